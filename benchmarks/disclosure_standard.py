@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
@@ -31,17 +30,18 @@ from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import ASKED_OF_ALL
 from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
+from fedkern.arrays import Array
 from fedkern.disclosure.few import OF_A_SUMMARY
 from fedkern.disclosure.rules import LEVELS, told_by_values
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
 from fedkern.methods import parse
+from fedkern.methods.likelihood import scales
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.mixed.layout import LESS_WIDE
-from support import curious, curious_rounded, curious_survey
+from support import curious, curious_rounded, curious_sigma, curious_survey
 from support.rounded_jobs import Played, drawn
 from support.rounded_jobs import played as played_by
 
-Array = NDArray[np.float64]
 # Default priors may widen, as in jobs. One round of all its draws tells the most: of several the units of values are coarser.
 played = partial(played_by, wider=LESS_WIDE, effective=1e9)
 
@@ -164,6 +164,25 @@ def families(jobs: int) -> Iterator[str]:
                     shares.append((curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN).mean())
                 line.append(f"{words} {np.mean(shares):.3f}")
             yield f"  {family}, p = {p}, {n} rows: " + "; ".join(line)
+
+
+def scaled(jobs: int) -> Iterator[str]:
+    """Errors whose standard deviation depends on all columns."""
+    yield "\nlikelihood, sigma by all columns, values at 4,096 draws: share determined of a fifth, a half, all of the fewest rows"
+    for family in scales.FAMILIES:
+        for p in (1, 2, 3):
+            config = parse(
+                {
+                    "job": {"method": "likelihood"},
+                    "data": {"clients": ["a.csv"], "response": "y"},
+                    "model": {"family": family, "sigma": "~ " + " + ".join(f"x{k}" for k in range(p))},
+                }
+            )
+            fewest, line = config.requirement.told_up_to(p + 1) + 1, []
+            for n in (fewest // 5, fewest // 2, fewest):
+                found = (curious_sigma.known(family, n, p, job).mean() for job in range(jobs))
+                line.append(f"{n} rows {np.mean([*found]):.3f}")
+            yield f"  {family}, p = {p}: " + "; ".join(line)
 
 
 def clusters(jobs: int) -> Iterator[str]:
@@ -464,6 +483,7 @@ def main() -> None:
             single,
             clusters,
             families,
+            scaled,
             summaries,
             beside,
             summary_levels,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 import fedkern
@@ -34,7 +33,6 @@ from papers import vertical
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import sigma_artifacts as artifacts
 
-Array = NDArray[np.float64]
 DRAWS = 400
 AT, WEIGHT = np.polynomial.hermite_e.hermegauss(31)
 """Nodes for the sum of the auxiliary variables of a row, which is N(sum of the parts, J rho^2)."""
@@ -75,10 +73,7 @@ def split(folder: Path) -> None:
     random = np.random.default_rng(5)
     X = (random.normal(size=(200, 3)), random.normal(size=(200, 2)))
     eta = 0.3 + np.hstack(X) @ np.array([0.5, -0.4, 0.3, 0.6, -0.5])
-    y = {
-        "gaussian": eta + 0.7 * random.normal(size=200),
-        "bernoulli": (random.random(200) < 1 / (1 + np.exp(-eta))) * 1.0,
-    }
+    y = {"gaussian": eta + 0.7 * random.normal(size=200), "bernoulli": (random.random(200) < 1 / (1 + np.exp(-eta))) * 1.0}
     for family, rho, more in (("gaussian", 0.1, {"scale": 0.7}), ("gaussian", 0.5, {"scale": 0.7}), ("bernoulli", 0.5, {})):
         began, ended = time.perf_counter(), {}
         fitted = vertical_run._trained

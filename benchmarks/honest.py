@@ -276,8 +276,8 @@ class Fitted(NamedTuple):
         return " ".join([source, self.family, *priors, *(f"{name}={'+'.join(own)}" for name, own in self.joined.items())])
 
     def rows(self, d: pd.DataFrame) -> pd.DataFrame:
-        """Returns rows with "other" in the place of each level that has joined, and the levels in the result's order."""
-        every = {name: d[name].where(d[name].isna() | d[name].isin(own), "other") for name, own in self.joined.items()}
+        """Returns rows with "other (rare)" in the place of each level that has joined, and the levels in the result's order."""
+        every = {name: d[name].where(d[name].isna() | d[name].isin(own), "other (rare)") for name, own in self.joined.items()}
         return d.assign(**{name: pd.Categorical(every[name], own) for name, own in self.joined.items()})
 
 

@@ -38,7 +38,7 @@ from numpyro.diagnostics import effective_sample_size
 from scipy.optimize import minimize
 from scipy.stats import multivariate_t
 
-Vector = NDArray[np.float64]
+from fedkern.arrays import Vector
 
 jax.config.update("jax_enable_x64", True)
 DRAWS, AT_ONCE = 2000, 50

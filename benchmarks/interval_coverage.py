@@ -28,14 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 import fedkern
 from fedkern import _core
+from fedkern.arrays import Vector
 from fedkern.errors import JobError
-
-Vector = NDArray[np.float64]
 
 FAMILIES = ("gaussian", "bernoulli", "poisson", "negative-binomial")
 KINDS = ("r = 0", "r = .5", "r = .9", "age^2", "rare events", "overdispersed", "a little")

@@ -22,12 +22,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import fedkern
 from fedkern import _core
-
-Vector = NDArray[np.float64]
+from fedkern.arrays import Vector
 
 LEVEL = 0.90
 SLOPES = (0.4, -0.3)

@@ -116,10 +116,7 @@ def main() -> None:
         files(folder)
         cli = [sys.executable, "-P", "-m", "fedkern.cli"]
         mpirun = [str(beside / "mpirun"), "--oversubscribe", "-n", str(CLIENTS + 1)]
-        ways = {
-            "one process": [*cli, "run", "job.toml"],
-            f"{CLIENTS + 1} ranks": [*mpirun, *cli, "run", "job.toml", "--mpi"],
-        }
+        ways = {"one process": [*cli, "run", "job.toml"], f"{CLIENTS + 1} ranks": [*mpirun, *cli, "run", "job.toml", "--mpi"]}
         start = statistics.median(timed(folder, *cli, "check", "job.toml")[0] for _ in range(times))
         print(f"start of a process, which reads the job and all files (fedkern check): {start:.2f} s")
         found = {way: [job(folder, way, *words) for _ in range(times)] for way, words in ways.items()}

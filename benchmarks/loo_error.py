@@ -9,12 +9,11 @@ after; its sd over draws, before and after; the mean of the errors that are told
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from fedkern.arrays import Array
 from fedkern.results import loo
 
-Array = NDArray[np.float64]
 SHAPES = ((3, 100), (12, 400), (30, 700), (10, 60))
 DRAWS, REPEATED, MANY = 200, 25, 20_000
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, ndtri
 
@@ -30,6 +29,7 @@ from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi import noise_aware
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.noise_aware import TwoPoints
+from fedkern.arrays import Vector
 from fedkern.methods.pvi import linear
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows
@@ -38,8 +38,6 @@ from fedkern.privacy.noise import KeyedSource
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import chosen
-
-Vector = NDArray[np.float64]
 
 TRUTH = np.array([-1.0, 0.8, -0.5, 0.3, 0.5])  # the first is the intercept's
 CLIP = {"bernoulli": 2.5, "gaussian": 7.0}  # cuts fewer than 2 % of the rows at the end

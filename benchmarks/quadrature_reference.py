@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 from scipy.stats import qmc
 
-Vector = NDArray[np.float64]
+from fedkern.arrays import Vector
+
 Function = Callable[[Vector], Vector]
 
 SEQUENCES, FREEDOM, WIDER = 8, 7.0, 1.15

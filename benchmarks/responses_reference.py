@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, gammaln, log_ndtr, ndtr, ndtri
+
+from fedkern.arrays import Vector
 
 sys.path.insert(0, str(Path(__file__).parent))
 import quadrature_reference as exact
 
-Vector = NDArray[np.float64]
 Rows = dict[str, dict[str, Any]]
 
 FAMILIES = ("student", "gamma", "beta", "zero-inflated-poisson", "zero-inflated-negative-binomial")

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
-
-Array = NDArray[np.float64]
 
 BELOW = 5
 LEVEL, PHI, SCALE = float(np.log(2.0)), 0.8, 0.5

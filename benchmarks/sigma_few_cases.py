@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedkern.algorithms.nested import machine as nested
+from fedkern.arrays import Array
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
@@ -32,8 +32,6 @@ from sigma_nested import dense
 
 from support import nested_cases as cases
 from support.maps import grid
-
-Array = NDArray[np.float64]
 
 PHI = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))
 ENDS = (0.025, 0.05, 0.95, 0.975)

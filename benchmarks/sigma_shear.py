@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.arrays import Array
 from fedkern.kernels import spatial
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.condition import Condition, Hyperprior
@@ -33,8 +34,6 @@ from fedkern.transports.codec import Codec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import chosen
-
-Array = NDArray[np.float64]
 
 SD = 0.5
 CONDITION = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve
 
 from fedkern.algorithms.core.optim import OPTIMISERS
 from fedkern.algorithms.sfvi.families import Shear
+from fedkern.arrays import Array
 from fedkern.data.artifact import ClientFile, read_client, read_server
 from fedkern.kernels import spatial
 from fedkern.models.spatial.decoder import Decoder
@@ -27,8 +27,6 @@ from papers import sigma_homicide
 from papers.common import Json
 from papers.sigma import trained as trained_on
 from papers.sigma import write_map
-
-Array = NDArray[np.float64]
 
 PHI, SCALE, COEFFICIENT_SD, RATE = 0.989, 0.687, 5.0, 0.02
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
@@ -33,7 +34,6 @@ from fedkern.models.spatial.prior import AreaPrior, GpPrior
 from fedkern.models.spatial.site import Layout, SigmaPrior
 from papers.common import write_csv
 
-Array = NDArray[np.float64]
 Moments = dict[str, tuple[float, float]]
 
 PHI = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))

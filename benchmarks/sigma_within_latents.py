@@ -16,13 +16,12 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from benchmarks.sigma_within import VARIANCE, squares
+from fedkern.arrays import Array
 from fedkern.models.spatial.factors import Division, Judge, Part, inside, owed
 
-Array = NDArray[np.float64]
 SWEEPS, MORE = 10, 20
 FEW, MANY = 300, (500, 700, 900, 1200)
 

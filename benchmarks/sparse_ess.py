@@ -13,8 +13,8 @@ from typing import Any
 
 import arviz as az
 import numpy as np
-from numpy.typing import NDArray
 
+from fedkern.arrays import Array
 from fedkern.kernels import shrinkage
 
 CHAINS, BURN_IN, P = 16, 300, 11
@@ -30,7 +30,6 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "blocked, exact scales, 5 server sweeps (default)": {"n_passes": 5},
     "the same + interweaving, all 22 ": {"n_passes": 5, "moves": "interweave"},
 }
-Array = NDArray[np.float64]
 Site = tuple[Array, Array, float, float]  # R, q, rss, n - 1
 
 

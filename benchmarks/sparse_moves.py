@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs import pooled
 from fedkern.algorithms.gibbs.settings import Layout, Settings
 from fedkern.algorithms.gibbs.sites import Factor
+from fedkern.arrays import Array
 from fedkern.data.sets import rppa
 from fedkern.methods.sparse.moving import Size
 from fedkern.methods.sparse.moving import chosen as moves_for
@@ -31,7 +31,6 @@ from fedkern.transports.inprocess import run_protocol
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import chosen
 
-Array = NDArray[np.float64]
 SEEDS = (1, 2, 3, 4)
 NODES = ("ACC1", "EGFR_pY1068")
 BOTH = ("translate", "interweave")

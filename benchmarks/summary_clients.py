@@ -26,11 +26,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import chdtri, expit, gammaln, log_expit, ndtri
 from scipy.stats import qmc
 
-Array = NDArray[np.float64]
+from fedkern.arrays import Array
 
 SIZES = (49, 106, 216)
 WHO = {"the smallest": (0,), "the middle one": (1,), "both of them": (0, 1), "all": (0, 1, 2)}

@@ -1,6 +1,6 @@
 """What the answers of a client of a Cox job determine of its rows, by derivatives at the draws of real posteriors.
 
-    python survival_disclosure.py [--summaries | --sums] [--prior_sd 2500]    # a default prior that rows have widened
+    python survival_disclosure.py [--summaries | --sums | --causes] [--prior_sd 2500]    # a default prior that rows have widened
 
 Of each client: its partial log-likelihood at 4,096 draws, and value, gradient and Hessian at five points of the way to the mode,
 each in the unit in which it is told (`algorithms.importance.settings`); sums and sums of squares of its columns. The derivatives
@@ -13,6 +13,8 @@ takes, which counts an event at whose time five rows of its stratum are at risk:
 With `--summaries` the client takes part by a summary (`algorithms.importance.summaries`), in the units in which it tells it:
 value, gradient and curvature at the mode that the other clients have, and averaged over their normal.
 
+With `--causes` events have two or three causes, each with as many events, and answers are of all of these.
+
 With `--sums` sums are masked: whoever works with one client reads them of all others' rows, each client's with risk sets of its
 own. Events count at whose time five rows of their client are at risk.
 """
@@ -24,6 +26,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_VALUES, of_derivatives, of_draws, power
 from fedkern.algorithms.importance.summaries import AVERAGED, CELLS_OF_ALL, CELLS_OF_ONE, allowed
@@ -120,6 +123,78 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J.append(np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS)
     return within_strata(np.concatenate(J), n, p, together)
+
+
+def told_of_causes(rng: np.random.Generator, n: int, events: int, p: int, slope: float, causes: int) -> float:
+    """The share of a client's rows that are determined where each of several causes has so many events."""
+    clients = []
+    for _ in range(CLIENTS):
+        X, time = rng.standard_normal((n, p)), rng.exponential(size=n)
+        time *= np.exp(-slope * X[:, 0])
+        cause = np.repeat(np.arange(causes + 1), [events] * causes + [n - causes * events])[rng.permutation(n)]
+        clients.append((X, [survival.arranged(time, cause == k)[:4] for k in range(causes)]))
+    found = [mode([(np.ascontiguousarray(X[sets[k][0]]), *sets[k][1:]) for X, sets in clients], p) for k in range(causes)]
+    root = block_diag(*(np.linalg.inv(np.linalg.cholesky(H)).T for _, H, _ in found))
+    z = rng.standard_normal((POINTS, causes * p)) / np.sqrt(rng.chisquare(FREEDOM, POINTS) / FREEDOM)[:, np.newaxis]
+    points = np.concatenate([beta for beta, _, _ in found]) + z @ root.T
+    X, sets = clients[0]
+    at, steps = np.tril_indices(p), min(len(path) for _, _, path in found)
+    J_values, values = np.zeros((POINTS, n, p)), -(points**2).sum(axis=1) / (2 * PRIOR_SD**2)
+    for (order, first, ends, deaths), own in zip(sets, np.split(points, causes, axis=1)):
+        own, Z = np.ascontiguousarray(own), np.ascontiguousarray(X[order])
+        died = np.zeros(n)
+        died[ends - 1] = 1.0
+        J_values[:, order] += (died - weights(Z, first, ends, own))[:, :, np.newaxis] * own[:, np.newaxis]
+        values += CLIENTS * curvature(Z, (first, ends, deaths), own)[0]
+    J = [
+        J_values.reshape(POINTS, n * p)
+        / (power(OF_VALUES / CLIENTS**0.5 * of_draws(points, values)) * OF_ROUNDING)[:, np.newaxis]
+    ]
+
+    def exact(X: Any) -> tuple[Any, ...]:
+        each = [
+            curvature(np.ascontiguousarray(X[order]), tuple(own), np.array(path[:steps]))
+            for (order, *own), (_, _, path) in zip(sets, found)
+        ]
+        value, g, lower = zip(*each)
+        return np.sum(value, axis=0), np.concatenate(g, axis=1), np.concatenate(lower, axis=1)
+
+    units = [np.full(steps, float(power(OF_VALUES / CLIENTS**0.5))), [], []]
+    for packed in exact(X)[2]:
+        blocks = np.zeros((causes, p, p))
+        blocks[:, *at] = packed.reshape(causes, -1)
+        whole = block_diag(*(blocks + np.tril(blocks, -1).transpose(0, 2, 1)))
+        gradient, hessian = of_derivatives(whole, np.eye(causes * p) / PRIOR_SD**2, CLIENTS)
+        units[1].append(gradient)
+        units[2].append(np.concatenate([hessian[k * p : (k + 1) * p, k * p : (k + 1) * p][at] for k in range(causes)]))
+    J.append(np.empty((sum(np.size(unit) for unit in units), n * p)))
+    for cell in range(n * p):
+        both = []
+        for sign in (1, -1):
+            moved = X.copy()
+            moved.flat[cell] += sign * STEP
+            both.append(np.concatenate([np.ravel(own / np.array(unit)) for own, unit in zip(exact(moved), units)]))
+        J[1][:, cell] = (both[0] - both[1]) / (2 * STEP * OF_ROUNDING)
+    sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
+    J.append(np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS)
+    return within_strata(np.concatenate(J), n, p, 0)
+
+
+def of_causes(jobs: int) -> None:
+    print("shares of a client's rows that are determined, mean and most of jobs")
+    print("causes, columns, slope, rows, events of each, these a column; mean, most")
+    for causes in (2, 3):
+        for p in (1, 2, 3):
+            fewest = told_by_values(p, RULES, intercept=False) + 1
+            for slope in (0.5, 2.0):
+                for events in (fewest // 6, fewest // 2, fewest):
+                    for n in (causes * events, 2 * causes * events):
+                        if n * p > 500:
+                            continue
+                        keys = [[23, causes, p, job, n, events] for job in range(jobs)]
+                        shares = [told_of_causes(np.random.default_rng(key), n, events, p, slope, causes) for key in keys]
+                        cells = f"{causes}  {p}  {slope:g}  {n:4d}  {events:3d}  {events / p:5.1f}"
+                        print(f"{cells}   {np.mean(shares):.3f} {max(shares):.3f}", flush=True)
 
 
 def summed(rng: np.random.Generator, n: int, events: int, p: int, slope: float, others: int) -> float:
@@ -253,12 +328,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=3, help="of each kind")
     parser.add_argument("--summaries", action="store_true", help="of clients that take part by a summary")
+    parser.add_argument("--causes", action="store_true", help="of events of several causes")
     parser.add_argument("--sums", action="store_true", help="of sums of all clients but one")
     parser.add_argument("--prior_sd", type=float, default=PRIOR_SD, help="of coefficients")
     options = parser.parse_args()
     jobs, globals()["PRIOR_SD"] = options.jobs, options.prior_sd
     if options.sums:
         of_sums(jobs)
+        return
+    if options.causes:
+        of_causes(jobs)
         return
     if options.summaries:
         of_summaries(jobs)

@@ -22,11 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracles.vertical_undivided import cell, exact
 
 CELLS = (("bernoulli", 0), ("poisson", 1), ("poisson", 20), ("poisson", 300))  # those of large counts at 0.5 take long
-JOBS: dict[str, dict[str, Any]] = {
-    "AV, worked out": {},
-    "AV": {"rho": 0.5},
-    "PL": {"rho": 0.5, "augmentation": "power"},
-}
+JOBS: dict[str, dict[str, Any]] = {"AV, worked out": {}, "AV": {"rho": 0.5}, "PL": {"rho": 0.5, "augmentation": "power"}}
 
 
 def line(family: str, mean: float, name: str) -> str:

@@ -36,26 +36,16 @@ LOOK = "`fedkern check --local` shows the holder why"
 
 @dataclass(frozen=True)
 class Entry:
-    """Describes one finding in the catalogue.
+    """Describes one finding in the catalogue."""
 
-    Attributes
-    ----------
-    public : the text that all parties may read
-    page : of the documents, with its anchor
-    example : a test that triggers it
-    severity : whether a reader has to know it, no result can stand, a job is refused, something failed, or a result was judged
-        by it
-    holder : the text that only the holder of rows reads, with values of its own
-    remedies : the ids of those that may be named, and of facts
-    routine : whether it tells what was done, or what a reader does not have, and so comes after those on data and model
-    """
-
-    public: str
-    page: str
-    example: str
+    public: str  # the text that all parties may read
+    page: str  # of the documents, with its anchor
+    example: str  # a test that triggers it
+    # whether a reader has to know it, no result can stand, a job is refused, something failed, or a result was judged by it
     severity: Literal["note", "doubt", "refusal", "fault", "check"] = "note"
-    holder: str = ""
-    remedies: tuple[str, ...] = ()
+    holder: str = ""  # the text that only the holder of rows reads, with values of its own
+    remedies: tuple[str, ...] = ()  # the ids of those that may be named, and of facts
+    # whether it tells what was done, or what a reader does not have, and so comes after those on data and model
     routine: bool = False
 
 

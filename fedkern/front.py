@@ -33,6 +33,7 @@ def fit(
     family: str | None = None,
     *,
     link: str | None = None,
+    sigma: str | None = None,
     by: str | None = None,
     priors: Mapping[str, object] | None = None,
     privacy: Mapping[str, object] | None = None,
@@ -51,6 +52,7 @@ def fit(
         (ordinal of an ordered category), of whole numbers from 0, or with `offset(log(..))`, poisson or negative-binomial by
         evidence, gaussian of other numbers, binomial of `cbind(..)`, cox of `Surv(..)`. The first line of the result says it
     link : a key of `model.link`: probit or cloglog of a probability; default the family's own
+    sigma : a key of `model.sigma`: terms of the formula on which the errors' standard deviation depends, such as "~ age"
     by : the column of one table that names each row's client; it is no covariate
     priors : keys of [model] that are priors, such as `{"prior_sd": 1.0}`, and priors of single numbers by the names that a result
         has for them, such as `{"age": {"kind": "normal", "sd": 0.1}}`
@@ -99,8 +101,7 @@ def fit(
     laid: dict[str, Any] = {"job": {"method": method}, "data": {}}
     named = {name: prior for name, prior in (priors or {}).items() if isinstance(prior, Mapping)}
     laid["model"] = {"formula": formula, "family": family, **{k: v for k, v in (priors or {}).items() if k not in named}}
-    if link is not None:
-        laid["model"]["link"] = link
+    laid["model"] |= {name: text for name, text in (("link", link), ("sigma", sigma)) if text is not None}
     if named:
         laid["model"]["priors"] = named
     if map is not None:

@@ -88,18 +88,8 @@ class Ground:
 
     def open(self, path: Path, flags: int, mode: int = OPEN, *, make: int | None = None) -> int:
         """Opens a file as `os.open` does. A file that is to be written is cut (O_TRUNC) only after it is known to be the one that
-        was meant.
-
-        Parameters
-        ----------
-        make : the mode of folders that are made on the way; without it they must be there
-
-        Raises
-        ------
-        Foreign
-            It is a link, no plain file, or (where it is to be written) has a second name.
-        OSError
-        """
+        was meant. `make`: the mode of folders that are made on the way; without it they must be there. Raises Foreign: it is a
+        link, no plain file, or (where it is to be written) has a second name. Raises OSError."""
         with self._opened(path.parent, make) as folder:
             # O_NOFOLLOW in `_FILE`: a link in the last place fails here.
             try:

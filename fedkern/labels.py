@@ -3,8 +3,8 @@
 A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3 and 0.30000000000000004, which has 15
 significant digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in
 front, and so is 3e2, a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
-Where a column's type says that its cells are texts, as R's character, 1.10 is another label than 1.1, and 3.0 the same as 3.
-So it is of texts of the job file, of a list of levels as of one of them (`find`).
+Where a column's type says that its cells are texts, as R's character, 1.10 is another label than 1.1, and 3.0 the same as 3;
+beside a word all stand as they are written (`data.cells.labels`), in a list of levels in the job file, too (`listed`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["event_of", "find", "in_order", "label", "whole"]
+__all__ = ["event_of", "find", "in_order", "label", "listed", "whole"]
 
+OTHER = "other (rare)"  # the level that rare ones join
 TRUTHS = {"true": "True", "false": "False"}
 EVENTS = {"yes", "y", "true", "case", "cases", "dead", "died", "death", "deceased", "event", "positive", "pos", "present"}
 OTHERS = {"no", "n", "false", "control", "controls", "alive", "censored", "none", "negative", "neg", "absent"}
@@ -56,6 +57,21 @@ def written(value: float) -> str:
     """Returns a finite number as a label."""
     value = value if value.is_integer() else float(f"{value:.{DIGITS}g}")
     return str(int(value)) if value.is_integer() else f"{value:.{DIGITS}g}"
+
+
+def listed(texts: Iterable[str]) -> list[str]:
+    """Returns the labels that a list of texts stands for: as they are written where one is a word.
+
+    Examples
+    --------
+    >>> from fedkern.labels import listed
+    >>> listed(["1.0", "2.0"]), listed(["250.0", "250.00", "V58.1"])
+    (['1', '2'], ['250.0', '250.00', 'V58.1'])
+    """
+    given = [*texts]
+    if any(not _DECIMAL.fullmatch(text) and text.lower() not in TRUTHS for text in given):
+        return given
+    return [label(text, text=True) for text in given]
 
 
 def find(text: str, labels: Collection[str]) -> str:

@@ -120,13 +120,7 @@ def elbo_by_jax(case: Case) -> Callable[[], Any]:
 # The clipped sum of a private step --------------------
 
 
-OF_A_STEP: dict[str, Any] = {
-    "clip": 0.5,
-    "family": "bernoulli",
-    "estimator": "weight-mc",
-    "seed": SEED,
-    "noise_multiplier": 1.0,
-}
+OF_A_STEP: dict[str, Any] = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "seed": SEED, "noise_multiplier": 1.0}
 
 
 def clipped_by_fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:

@@ -171,11 +171,7 @@ def step_by_jax(n: int) -> Callable[[], Any]:
     return call
 
 
-STEPS: dict[str, Callable[[int], Callable[[], Any]]] = {
-    "fedkern": step_by_fedkern,
-    "scipy": step_by_scipy,
-    "jax": step_by_jax,
-}
+STEPS: dict[str, Callable[[int], Callable[[], Any]]] = {"fedkern": step_by_fedkern, "scipy": step_by_scipy, "jax": step_by_jax}
 
 
 def agree(n: int = 500) -> None:

@@ -240,11 +240,7 @@ def by_jax(case: Case, kept: bool = False) -> Peer:
             states[0] = after
 
     gradient = jax.jit(jax.grad(lambda net, *arrays: elbo(ops, a, net, *arrays, case.gamma)))
-    return Peer(
-        lambda: jax.tree.map(np.asarray, gradient(net, *case.batch_arrays())),
-        train,
-        case.steps,
-    )
+    return Peer(lambda: jax.tree.map(np.asarray, gradient(net, *case.batch_arrays())), train, case.steps)
 
 
 def torch_parts(case: Case) -> tuple[Any, Ops, dict[str, Any], list[Any]]:

@@ -286,14 +286,7 @@ def _inverse_diagonal(lu: Any, Z: Matrix) -> Vector:
 
 
 def exact_areas(
-    areas: Areas,
-    condition: Condition,
-    y: Vector,
-    area: Index,
-    sd: float,
-    *,
-    n_nodes: int = 161,
-    variances: bool = True,
+    areas: Areas, condition: Condition, y: Vector, area: Index, sd: float, *, n_nodes: int = 161, variances: bool = True
 ) -> Exact:
     """The posterior of theta and phi where y = theta[area] + N(0, sd^2).
 

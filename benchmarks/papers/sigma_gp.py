@@ -159,17 +159,7 @@ def _text(trainings: dict[Cell, Json], fits: dict[tuple[str, bool], Areas]) -> s
         "Relative Frobenius error of the covariance at lengthscales 0.2 / 0.5 / 0.8, median over the seeds; 20,000 x 32 draws.",
         "",
     ]
-    head = [
-        "variant",
-        "draws",
-        "seeds",
-        "error",
-        "to reach",
-        "largest between clients",
-        "share of z_L",
-        "ELBO",
-        "seconds",
-    ]
+    head = ["variant", "draws", "seeds", "error", "to reach", "largest between clients", "share of z_L", "ELBO", "seconds"]
     rows = []
     for draws in dict.fromkeys(cell.draws for cell in trainings):
         for variant, wanted in PUBLISHED.items():

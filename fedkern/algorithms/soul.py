@@ -32,6 +32,7 @@ from typing import Annotated, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Matrix, Vector
 from ..errors import NumericalError
 from ..kernels import rng
 from ..models.likelihood import Likelihood
@@ -110,34 +111,20 @@ Question = Auxiliary | AuxiliaryTotal | Total
 # Settings --------------------
 
 
-Vector = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Settings:
-    """Holds numbers that all parties of a job have in common.
-
-    Attributes
-    ----------
-    model : "augmented" (AV) or "power" (PL)
-    response : where y is: "server", or "shared" with all clients (PL: always)
-    rounds : of which the second half is averaged
-    langevin_steps : M, of each client in each round
-    rho : standard deviation of z about g
-    keep : draws of theta that each client keeps, at most
-    dispersed : whether log sigma is maximised with z
-    """
+    """Holds numbers that all parties of a job have in common."""
 
     seed: int
-    rounds: int
+    rounds: int  # of which the second half is averaged
     n_rows: int
     n_clients: int
-    rho: float
-    model: str
-    response: str
-    langevin_steps: int
-    keep: int
-    dispersed: bool
+    rho: float  # standard deviation of z about g
+    model: str  # "augmented" (AV) or "power" (PL)
+    response: str  # where y is: "server", or "shared" with all clients (PL: always)
+    langevin_steps: int  # M, of each client in each round
+    keep: int  # draws of theta that each client keeps, at most
+    dispersed: bool  # whether log sigma is maximised with z
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
@@ -209,8 +196,6 @@ class Settings:
 # Client --------------------
 
 
-Matrix = NDArray[np.float64]
-
 LABEL = "conditional"  # of the draws, wherever they are shown
 SHARE = 0.2  # of 1 / (largest curvature): the Langevin step
 
@@ -218,33 +203,25 @@ SHARE = 0.2  # of 1 / (largest curvature): the Langevin step
 @final
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
-
-    Attributes
-    ----------
-    predictor : g = H theta; no message can carry its content
-    y, likelihood : its copy of the response, and the family of it; None if only the server has it
-    gram, largest : H'H, and its largest eigenvalue
-    theta : (p,) the place of its chain
-    z : (N,) its auxiliary variables, if it keeps them itself (AV, y shared)
-    total, squares : (p,), (p, p) sums over the draws of these rounds
-    trace : the draws that are kept, by the name "theta"
-    round, step : rounds answered; its own count of Langevin steps, the last word of its random counters
-    """
+    """Is a client's state."""
 
     name: str = field(metadata=GIVEN)
     index: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=GIVEN)
-    predictor: Linear = field(metadata=GIVEN)
+    predictor: Linear = field(metadata=GIVEN)  # g = H theta; no message can carry its content
+    # y, likelihood: its copy of the response, and the family of it; None if only the server has it
     y: Vector | None = field(metadata=GIVEN)
     likelihood: Likelihood | None = field(metadata=GIVEN)
+    # gram, largest: H'H, and its largest eigenvalue
     gram: Matrix = field(metadata=GIVEN)
     largest: float = field(metadata=GIVEN)
-    theta: Vector
-    z: Vector
+    theta: Vector  # (p,) the place of its chain
+    z: Vector  # (N,) its auxiliary variables, if it keeps them itself (AV, y shared)
+    # total, squares: (p,), (p, p) sums over the draws of these rounds
     total: Vector
     squares: Matrix
-    trace: Trace
+    trace: Trace  # the draws that are kept, by the name "theta"
+    # round, step: rounds answered; its own count of Langevin steps, the last word of its random counters
     round: int = 0
     step: int = 0
     count: int = 0
@@ -260,13 +237,8 @@ class Client:
 def client(
     name: str, index: int, settings: Settings, predictor: Predictor, y: Vector | None = None, likelihood: Likelihood | None = None
 ) -> Client:
-    """Returns a client before the first round; `y` and `likelihood` if the response is shared.
-
-    Raises
-    ------
-    ValueError
-        A model that SOUL has no step size for; the response is needed here and is not here; rows do not fit.
-    """
+    """Returns a client before the first round; `y` and `likelihood` if the response is shared. Raises ValueError: a model that
+    SOUL has no step size for; the response is needed here and is not here; rows do not fit."""
     if not isinstance(predictor, Linear):
         raise ValueError(
             f"client {name!r}: algorithm 'soul' needs a linear predictor: the largest curvature, and with it the Langevin step, "
@@ -293,15 +265,8 @@ def client(
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers one question.
-
-    Raises
-    ------
-    NumericalError
-        The chain left the finite numbers.
-    RemoteFault
-        An event that this job does not have, or of another round.
-    """
+    """Answers one question. Raises NumericalError: the chain left the finite numbers. Raises RemoteFault: an event that this job
+    does not have, or of another round."""
     s = state.settings
     expected, _ = s.kinds
     if not isinstance(event, expected) or event.round != state.round:
@@ -387,19 +352,13 @@ def _response(state: Client) -> tuple[Vector, Likelihood]:
 
 @dataclass(frozen=True)
 class Conditional:
-    """Holds draws of theta_j given zhat. They are not its posterior.
+    """Holds draws of theta_j given zhat. They are not its posterior."""
 
-    Attributes
-    ----------
-    mean, covariance : (p,), (p, p) over all Langevin steps of the second half
-    draws : (t, p) one of every few rounds
-    label : "conditional"
-    """
-
+    # mean, covariance: (p,), (p, p) over all Langevin steps of the second half
     mean: Vector
     covariance: Matrix
-    draws: Matrix
-    label: str = LABEL
+    draws: Matrix  # (t, p) one of every few rounds
+    label: str = LABEL  # "conditional"
 
 
 def conditional(state: Client) -> Conditional:
@@ -419,30 +378,26 @@ LARGEST_MOVE = 0.2  # of log sigma in one round
 @final
 @dataclass(frozen=True)
 class Server(AllRounds):
-    """Is the server's state.
-
-    Attributes
-    ----------
-    likelihood, y, offset : of the response; (N,) or None
-    intercept, prior_sd : whether the model has b ~ N(0, prior_sd^2)
-    z, z_total : (J, N) auxiliary variables, and their sum over the rounds that are averaged
-    b, log_scale, total : the maximised b and log sigma, and (2,) the sum of these over the rounds that are averaged
-    waiting, answers : clients that have yet to answer; client -> its answer
-    """
+    """Is the server's state."""
 
     settings: Settings = field(metadata=GIVEN)
+    # likelihood, y, offset: of the response; (N,) or None
     likelihood: Likelihood = field(metadata=GIVEN)
     y: Vector | None = field(metadata=GIVEN)
     offset: Vector | None = field(metadata=GIVEN)
     names: tuple[str, ...] = field(metadata=GIVEN)
+    # intercept, prior_sd: whether the model has b ~ N(0, prior_sd^2)
     intercept: bool = field(metadata=GIVEN)
     prior_sd: float = field(metadata=GIVEN)
+    # z, z_total: (J, N) auxiliary variables, and their sum over the rounds that are averaged
     z: Matrix
     z_total: Matrix
+    # b, log_scale, total: the maximised b and log sigma, and (2,) the sum of these over the rounds that are averaged
     b: float = 0.0
     log_scale: float = 0.0
     total: Vector = field(default_factory=lambda: np.zeros(2))
     round: int = 0
+    # waiting, answers: clients that have yet to answer; client -> its answer
     waiting: PersistentSet[int] = field(default_factory=PersistentSet, metadata=GIVEN)
     answers: PersistentMap[int, Predicted | Slopes | Moved] = field(default_factory=PersistentMap, metadata=GIVEN)
 
@@ -506,15 +461,8 @@ def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, Serve
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one answer; after the last it takes a step of z, b and log sigma, and asks the next questions.
-
-    Raises
-    ------
-    LostPeer
-        A client is gone: without its part there is no predictor.
-    RemoteFault
-        A stale, repeated or unexpected message.
-    """
+    """Takes one answer; after the last it takes a step of z, b and log sigma, and asks the next questions. Raises LostPeer: a
+    client is gone: without its part there is no predictor. Raises RemoteFault: a stale, repeated or unexpected message."""
     state = with_answer(state, sender, event, state.settings.kinds[1], NO_PREDICTOR)
     return (state, []) if state.waiting else _ask(_step(state))
 

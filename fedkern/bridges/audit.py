@@ -33,20 +33,12 @@ LONGEST = 64_000  # bytes of a line
 
 
 class Line(NamedTuple):
-    """Holds a line of the log.
+    """Holds a line of the log."""
 
-    Attributes
-    ----------
-    where : the file's name and the line's number in it
-    content : the content, without the hash
-    fault : why it is not as it was written; empty where it is
-    chain : the hash with which it ends
-    """
-
-    where: str
-    content: dict[str, Any]
-    fault: str
-    chain: str = ""
+    where: str  # the file's name and the line's number in it
+    content: dict[str, Any]  # the content, without the hash
+    fault: str  # why it is not as it was written; empty where it is
+    chain: str = ""  # the hash with which it ends
 
 
 class Audit:
@@ -67,18 +59,14 @@ class Audit:
         return self.folder / NAME
 
     def write(self, event: str, guard: Callable[[], None] = lambda: None, **facts: Json) -> str:
-        """Appends a line, and returns the hash with which it ends; it is on the disk when this returns.
+        """Appends a line, and returns the hash with which it ends; it is on the disk when this returns. Raises OSError: it is
+        not, and the error names the file. Nothing of the line is in it then.
 
         Parameters
         ----------
         event : what the line is about
         guard : is called before, while nobody else writes; what it raises keeps the line out of the log
         facts : what the line says of it
-
-        Raises
-        ------
-        OSError
-            It is not, and the error names the file. Nothing of the line is in it then.
         """
         entries = [{"time": now(), "event": event, **{name: value for name, value in facts.items() if value not in (None, "")}}]
         with _naming(self.path), self._locked() as (lock, file, head, size):
@@ -135,17 +123,12 @@ class Audit:
         return "" if any(mark == line.chain for line in self.lines()) else mark
 
     def starts(self, job: str, since: str) -> int:
-        """Returns how often a job has begun here.
+        """Returns how often a job has begun here. Raises JobError: the log is not whole since then, so that nobody can tell.
 
         Parameters
         ----------
         job : its digest, in hexadecimal digits
         since : the hash of the line after which it counts; empty: from the first
-
-        Raises
-        ------
-        JobError
-            The log is not whole since then, so that nobody can tell.
         """
         counts, number = not since, 0
         anew = "so nobody can tell how often the job has begun; put the log's files back, or accept the job anew"

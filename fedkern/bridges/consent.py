@@ -82,13 +82,8 @@ class AcceptedSection(Section):
         return ", ".join(limits) or UNLIMITED
 
     def spent(self, audit: Audit) -> str:
-        """Returns why the job begins no more; empty where it may begin.
-
-        Raises
-        ------
-        JobError
-            Its runs are limited, and the audit log of the site does not tell how often it has begun.
-        """
+        """Returns why the job begins no more; empty where it may begin. Raises JobError: its runs are limited, and the audit log
+        of the site does not tell how often it has begun."""
         if self.until is not None and now()[:10] > self.until.isoformat():
             return f"it was accepted until {self.until}"
         if self.runs is not None and (begun := audit.starts(self.digest, self.line)) >= self.runs:
@@ -113,14 +108,9 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True)
 class Consent:
-    """Reads and writes the consent of a site.
+    """Reads and writes the consent of a site."""
 
-    Attributes
-    ----------
-    folder : of the site
-    """
-
-    folder: Path
+    folder: Path  # of the site
 
     @property
     def path(self) -> Path:
@@ -128,13 +118,8 @@ class Consent:
         return self.folder / NAME
 
     def read(self) -> ConsentFile:
-        """Reads the file; without one no job is accepted.
-
-        Raises
-        ------
-        JobError
-            It cannot be read, has a key that does not exist, belongs to another user, or others may write to it.
-        """
+        """Reads the file; without one no job is accepted. Raises JobError: it cannot be read, has a key that does not exist,
+        belongs to another user, or others may write to it."""
         if not os.path.lexists(self.path):
             return ConsentFile()
         if (state := self.path.stat()).st_uid not in (0, os.geteuid()):
@@ -162,13 +147,8 @@ class Consent:
                 yield path.parent, bytes.fromhex(read(path)["run"]["id"])
 
     def load(self, section: AcceptedSection) -> tuple[JobConfig, Path]:
-        """Reads the site's own copy of an accepted job.
-
-        Raises
-        ------
-        JobError
-            It cannot be read, is another job than the one that was accepted, or the list has several copies of this job.
-        """
+        """Reads the site's own copy of an accepted job. Raises JobError: it cannot be read, is another job than the one that was
+        accepted, or the list has several copies of this job."""
         # Copies of one job differ in paths alone, and a request cannot say which of them it means.
         files = [accepted.file for accepted in self.read().job if accepted.digest == section.digest]
         if len(files) > 1:
@@ -222,13 +202,8 @@ class Consent:
             self._put(self.text_with(section))
 
     def remove(self, gone: Callable[[AcceptedSection], bool]) -> list[AcceptedSection]:
-        """Removes accepted jobs from the file, each with all entries of its digest, and returns them.
-
-        Raises
-        ------
-        JobError
-            The file could not be written, or still has one of them when it is read again.
-        """
+        """Removes accepted jobs from the file, each with all entries of its digest, and returns them. Raises JobError: the file
+        could not be written, or still has one of them when it is read again."""
         with self._alone():
             before = self.read()
             digests = {section.digest for section in before.job if gone(section)}

@@ -15,13 +15,8 @@ SIZE = 32  # bytes
 
 
 def names_of(config: JobConfig) -> tuple[str, ...]:
-    """Returns the names of a job's clients, as far as the job file alone tells them.
-
-    Raises
-    ------
-    JobError
-        The files are given by a pattern, or are built in: another organisation would not find the same ones.
-    """
+    """Returns the names of a job's clients, as far as the job file alone tells them. Raises JobError: the files are given by a
+    pattern, or are built in: another organisation would not find the same ones."""
     data = config.data
     patterns = [path for path in data.clients if any(mark in path for mark in "*?[")]
     if data.names and (patterns or not data.clients):
@@ -33,13 +28,8 @@ def names_of(config: JobConfig) -> tuple[str, ...]:
 
 
 def digest_of(config: JobConfig) -> bytes:
-    """Returns the digest of a job: of all that makes its result, with the clients' names, but for the paths of files.
-
-    Raises
-    ------
-    JobError
-        The job file does not name its clients.
-    """
+    """Returns the digest of a job: of all that makes its result, with the clients' names, but for the paths of files. Raises
+    JobError: the job file does not name its clients."""
     text = json.dumps(["fedkern job", config.without_paths, names_of(config)], sort_keys=True, allow_nan=False)
     return blake2b(text.encode(), digest_size=SIZE).digest()
 

@@ -17,18 +17,14 @@ ALLOWED = "FEDKERN_UNTESTED_ENGINE"
 
 
 def check_engine(name: str, version: str, allowed: str | None = None) -> None:
-    """Refuses an engine of a version with which nobody has tried this, unless it is allowed by its number.
+    """Refuses an engine of a version with which nobody has tried this, unless it is allowed by its number. Raises JobError: the
+    version was not tried, and is not allowed.
 
     Parameters
     ----------
     name : of the engine
     version : of the engine that runs here
     allowed : the version that this party allows beside those; by default FEDKERN_UNTESTED_ENGINE of its environment
-
-    Raises
-    ------
-    JobError
-        The version was not tried, and is not allowed.
     """
     allowed = os.environ.get(ALLOWED) if allowed is None else allowed
     if version != allowed and ".".join(version.split(".")[:2]) not in TRIED[name]:
@@ -44,7 +40,9 @@ def own_files(config: JobConfig) -> list[str]:
 
 
 def servers_copy(folder: Path, brought: Path, digest: str, name: str = "") -> Path:
-    """Returns the job file of the server: its own copy in its folder, or that which the engine has brought.
+    """Returns the job file of the server: its own copy in its folder, or that which the engine has brought. Raises JobError: the
+    job that the engine has brought has another digest. Or it names a file of the server, and it is not clear which of the
+    server's copies is meant: copies of one digest differ in such paths.
 
     Parameters
     ----------
@@ -52,12 +50,6 @@ def servers_copy(folder: Path, brought: Path, digest: str, name: str = "") -> Pa
     brought : the file in the engine's job
     digest : of the job that was submitted, in hexadecimal digits
     name : of the file that was submitted, without .toml; empty where the engine's job does not say it
-
-    Raises
-    ------
-    JobError
-        The job that the engine has brought has another digest. Or it names a file of the server, and it is not clear which of the
-        server's copies is meant: copies of one digest differ in such paths.
     """
     copies = []
     for path in sorted(folder.glob("*.toml")):

@@ -144,13 +144,7 @@ class FlowerWire:
                 self._came.append(Lost(name, "its SuperNode has left the SuperLink"))
 
     def _name(self, node: int, name: str) -> None:
-        """Fixes the name of a SuperNode.
-
-        Raises
-        ------
-        JobError
-            Another SuperNode has that name.
-        """
+        """Fixes the name of a SuperNode. Raises JobError: another SuperNode has that name."""
         if not name:
             self._complain(f"SuperNode {node}", "its --node-config names no site")
             return
@@ -162,20 +156,15 @@ class FlowerWire:
 
 
 def serve(grid: Any, run_config: dict[str, Any], brought: Path) -> None:
-    """Runs the server's part of a job in the ServerApp's process.
+    """Runs the server's part of a job in the ServerApp's process. Raises JobError: no copy of the job has that digest, it is not
+    clear which is meant, or the engine is of a version that was not tried. Raises RuntimeError: the job has ended with a code
+    other than 0 and 4, so that the engine's run has failed.
 
     Parameters
     ----------
     grid : of the ServerApp
     run_config : with `job`, its name; `digest`, of the job for which the app was written; `resume`; `replay`
     brought : the job file in the app
-
-    Raises
-    ------
-    JobError
-        No copy of the job has that digest, it is not clear which is meant, or the engine is of a version that was not tried.
-    RuntimeError
-        The job has ended with a code other than 0 and 4, so that the engine's run has failed.
     """
     check_engine("flower", version("flwr"))
     name, folder, resume = str(run_config["job"]), Path(os.environ.get(FOLDER, ".")), bool(run_config["resume"])

@@ -59,7 +59,7 @@ def plain_name(name: str) -> str:
 
 
 def app_files(name: str, digest: str, job: str, resume: bool = False, replay: bool = False) -> dict[str, str]:
-    """Returns the files of a job's app.
+    """Returns the files of a job's app. Raises JobError: the job's name is no name of an app.
 
     Parameters
     ----------
@@ -67,11 +67,6 @@ def app_files(name: str, digest: str, job: str, resume: bool = False, replay: bo
     job : its file, without the paths of anybody's data
     resume : whether the job goes on from its last checkpoint
     replay : whether the answers of its last asynchronous run are computed again
-
-    Raises
-    ------
-    JobError
-        The job's name is no name of an app.
     """
     config = {"name": plain_name(name), "digest": digest, "resume": str(resume).lower(), "replay": str(replay).lower()}
     return {

@@ -46,13 +46,8 @@ class TooLong(OSError):
 
 
 def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
-    """Returns the reply of the resident that listens at a socket.
-
-    Raises
-    ------
-    OSError
-        Nobody listens there, or the reply does not come within these seconds.
-    """
+    """Returns the reply of the resident that listens at a socket. Raises OSError: nobody listens there, or the reply does not
+    come within these seconds."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(seconds)
         line.connect(str(path))
@@ -76,13 +71,7 @@ class Door:
         self.path, self._who, self._run = path, who[:LONGEST_WHO].replace("\0", " ").encode(), b""
 
     def answer(self, request: bytes) -> bytes:
-        """Returns the reply to a request.
-
-        Raises
-        ------
-        OSError
-            Nobody listens at the socket, or the reply does not come.
-        """
+        """Returns the reply to a request. Raises OSError: nobody listens at the socket, or the reply does not come."""
         self._run = run_of(request)
         return ask(self.path, WHO + self._who + b"\0" + request)
 
@@ -121,6 +110,7 @@ def listening(
     longest: Callable[[], int] = lambda: LONGEST,
 ) -> Iterator[None]:
     """Answers what comes through a socket, in threads, until the block ends. The socket and its folder are this user's alone.
+    Raises JobError: somebody listens there already, the folder is open to others, or the path is too long.
 
     Parameters
     ----------
@@ -130,11 +120,6 @@ def listening(
         enter the folder then, and root gives the socket to that user
     refuse : is given why a request, or the reply to one, does not pass, and the user from whom it came; the reply is empty then
     longest : the bytes that a letter may have now; of those that are longer than a first one, one is in memory at a time
-
-    Raises
-    ------
-    JobError
-        Somebody listens there already, the folder is open to others, or the path is too long.
     """
     mask = 0o077 if peer is None else 0o066
     with _bound(path, mask) as gate:
@@ -207,18 +192,8 @@ def _bound(path: Path, closed: int) -> Iterator[socket.socket]:
 @contextmanager
 def one_resident(folder: Path, path: Path) -> Iterator[None]:
     """Keeps the folder of a site for the resident of this process while the block runs: two would each begin a job, where a site
-    takes part in one at a time.
-
-    Parameters
-    ----------
-    folder : of the site
-    path : of the socket, which a second resident is told
-
-    Raises
-    ------
-    JobError
-        A resident runs in this folder, whatever its socket.
-    """
+    takes part in one at a time. `folder`: of the site; `path`: of the socket, which a second resident is told. Raises JobError: a
+    resident runs in this folder, whatever its socket."""
     with _locked(
         folder / LOCK,
         lambda holder: f"{folder}: a resident runs here already ({holder or 'it does not say which'}); end it first",

@@ -30,16 +30,10 @@ KINDS = f"RSA of {RSA_BITS[0]} to {RSA_BITS[-1]} bits, ECDSA (P-256, P-384, P-52
 
 @dataclass(frozen=True)
 class Identity:
-    """Signs for a site, and checks what other sites have signed.
+    """Signs for a site, and checks what other sites have signed."""
 
-    Attributes
-    ----------
-    key : the site's private key
-    peers : name of another site -> fingerprint of its public key
-    """
-
-    key: Any = field(repr=False)
-    peers: Mapping[str, str] = field(default_factory=dict)
+    key: Any = field(repr=False)  # the site's private key
+    peers: Mapping[str, str] = field(default_factory=dict)  # name of another site -> fingerprint of its public key
 
     @property
     def fingerprint(self) -> str:
@@ -72,13 +66,8 @@ class Identity:
 
 
 def read_key(path: Path) -> Any:
-    """Reads a private key: PEM, or as `ssh-keygen` writes it.
-
-    Raises
-    ------
-    JobError
-        It cannot be read, has a password, is of another kind, or others may read it. The text names no folder.
-    """
+    """Reads a private key: PEM, or as `ssh-keygen` writes it. Raises JobError: it cannot be read, has a password, is of another
+    kind, or others may read it. The text names no folder."""
     try:
         data, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:
@@ -100,18 +89,14 @@ def read_key(path: Path) -> Any:
 
 
 def identity_of(site: Site, names: Sequence[str], client: str, peers: Mapping[str, str]) -> Identity | None:
-    """Returns the identity of a client of a job with secure sums; None where it neither signs nor knows the others.
+    """Returns the identity of a client of a job with secure sums; None where it neither signs nor knows the others. Raises
+    JobError: the key cannot be used, or fingerprints and key do not go together: nobody begins to sign, or ceases to, unnoticed.
 
     Parameters
     ----------
     site : what the holder's own file says
     names, client : of all clients; of this one
     peers : the fingerprints that the holder has accepted with the job
-
-    Raises
-    ------
-    JobError
-        The key cannot be used, or fingerprints and key do not go together: nobody begins to sign, or ceases to, unnoticed.
     """
     if site.signing_key is None:
         if peers:

@@ -134,13 +134,8 @@ def _watch(abort_signal: Any, signals: Signals, ended: threading.Event) -> None:
 
 
 def own_resident(fl_ctx: Any, who: str) -> Door | Resident:
-    """Returns a site's resident: behind its socket, or, where the site's environment asks for a trial, in this process.
-
-    Raises
-    ------
-    JobError
-        The environment names neither.
-    """
+    """Returns a site's resident: behind its socket, or, where the site's environment asks for a trial, in this process. Raises
+    JobError: the environment names neither."""
     if path := os.environ.get(SOCKET):
         return Door(path, who)
     if folder := os.environ.get(SOCKETS):

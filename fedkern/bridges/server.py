@@ -40,7 +40,8 @@ def run_hub(
     signals: Signals | None = None,
     say: Say = say,
 ) -> int:
-    """Runs the server's part of a job, and returns its exit code, as `fedkern --help` lists them.
+    """Runs the server's part of a job, and returns its exit code, as `fedkern --help` lists them. Raises JobError: the job file
+    is faulty, or does not name its clients; or the run is none that may be replayed.
 
     Parameters
     ----------
@@ -57,11 +58,6 @@ def run_hub(
     timeouts : how long silence may last, in the place of `grace`, too; by default as the job says (job.deadline)
     signals : that end the job with a checkpoint
     say : is given each line for the coordinator
-
-    Raises
-    ------
-    JobError
-        The job file is faulty, or does not name its clients; or the run is none that may be replayed.
     """
     open_more_files()
     config, folder = load(job, sets)
@@ -124,11 +120,7 @@ class AskingWire:
 
     def close(self, grace: float = 5.0) -> None:
         """Brings what was sent to the sites that answer at once, how the job has ended for example, and lets the threads end.
-
-        Parameters
-        ----------
-        grace : seconds that all of it may take
-        """
+        `grace`: seconds that all of it may take."""
         self._closed.set()
         for requests in self._requests.values():
             requests.put(b"")

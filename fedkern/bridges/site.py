@@ -53,19 +53,12 @@ KINDS = frozenset(tags.NAMES)
 
 @dataclass
 class Running:
-    """Holds the job that runs here, or ran last.
+    """Holds the job that runs here, or ran last."""
 
-    Attributes
-    ----------
-    run : 16 bytes that the server has drawn for this run
-    about : what the lines of the audit log say of it
-    thread : does the work
-    """
-
-    run: bytes
+    run: bytes  # 16 bytes that the server has drawn for this run
     spoke: Spoke
-    about: dict[str, Any]
-    thread: threading.Thread = field(default_factory=threading.Thread)
+    about: dict[str, Any]  # what the lines of the audit log say of it
+    thread: threading.Thread = field(default_factory=threading.Thread)  # does the work
 
     @property
     def goes_on(self) -> bool:

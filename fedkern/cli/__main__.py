@@ -378,12 +378,7 @@ def _in(module: str, function: str) -> Callable[[argparse.Namespace], int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
-
-    Returns
-    -------
-    the exit code, as listed under `fedkern --help`
-    """
+    """Runs one command. Returns the exit code, as listed under `fedkern --help`."""
     # Only a process that the launcher started has somebody to tell how it ended.
     if arguments is not None or not parent.hello():
         return _main(arguments)

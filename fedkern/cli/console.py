@@ -96,12 +96,7 @@ def budget(options: argparse.Namespace) -> int:
         jobs = [f"  {line}" for line in align_columns([head, *body])] if body else []
         lines += [*account.describe(), *jobs, ""]
     rows = [
-        {
-            **vars(account),
-            "budget": str(account.budget),
-            "policies": [*map(str, account.policies)],
-            "total": vars(account.total),
-        }
+        {**vars(account), "budget": str(account.budget), "policies": [*map(str, account.policies)], "total": vars(account.total)}
         | {"jobs": [job._asdict() for job in account.jobs]}
         for account in accounts
     ]

@@ -25,12 +25,7 @@ def collect() -> dict[str, Any]:
         fault = str(error)
     return {
         "versions": versions(),
-        "isa": {
-            "level": level,
-            "levels": list(_core.levels()),
-            "FEDKERN_ISA": os.environ.get("FEDKERN_ISA"),
-            "fault": fault,
-        },
+        "isa": {"level": level, "levels": list(_core.levels()), "FEDKERN_ISA": os.environ.get("FEDKERN_ISA"), "fault": fault},
         "threads": {"cores": cores(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
         "blas": _blas(),
         "mpi": _mpi(),

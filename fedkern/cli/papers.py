@@ -27,12 +27,7 @@ PAPERS = {
 
 def run_paper(name: str, *, fast: bool, out: Path, seed: int, printed: bool) -> None:
     """Makes a table in this folder's checkout, or in the one that holds the package, and prints it. `seed` is that of the jobs.
-
-    Raises
-    ------
-    JobError
-        No such name, no checkout, or a refusal of the checkout's `papers.run`.
-    """
+    Raises JobError: no such name, no checkout, or a refusal of the checkout's `papers.run`."""
     if name not in PAPERS:
         raise JobError(f"reproduce {name}: no such reproduction; there are {', '.join(PAPERS)}")
     # Not in the folders above: in a shared one anybody could have put code there.

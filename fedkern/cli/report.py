@@ -30,13 +30,8 @@ NAMED = 3  # lines of a log that can't be read and are named
 
 
 def write(folder: Path) -> Path:
-    """Writes the page into the folder.
-
-    Raises
-    ------
-    JobError
-        The folder holds no run, or a file of it cannot be read, or the page cannot be written.
-    """
+    """Writes the page into the folder. Raises JobError: the folder holds no run, or a file of it cannot be read, or the page
+    cannot be written."""
     if not os.path.exists(folder / "job.json"):
         raise JobError(f"{folder}: holds no run of fedkern (no job.json); give the --out of a run")
     notes: list[str] = []

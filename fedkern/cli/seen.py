@@ -30,19 +30,13 @@ UNSEEN = "the model, each kind of message, and what can be told of rows"
 
 
 class Seen(NamedTuple):
-    """Holds a job as one of its clients can look at it.
+    """Holds a job as one of its clients can look at it."""
 
-    Attributes
-    ----------
-    config : the job, in which every client has this one's file, and the server only files that are here
-    client, path : this client, and its file
-    held : stands for the response of a vertical job, where another party has it; None where none is needed
-    """
-
-    config: JobConfig
+    config: JobConfig  # the job, in which every client has this one's file, and the server only files that are here
+    # client, path: this client, and its file
     client: str
     path: Path
-    held: Held | None
+    held: Held | None  # stands for the response of a vertical job, where another party has it; None where none is needed
 
 
 class Here(InProcess):
@@ -59,16 +53,10 @@ class Here(InProcess):
 
 @dataclass(frozen=True)
 class MadeUp(Held):
-    """Stands for the response of a vertical job: this client's ids with zeros and ones, at the server or at another client.
+    """Stands for the response of a vertical job: this client's ids with zeros and ones, at the server or at another client."""
 
-    Attributes
-    ----------
-    config : the job
-    other : the number of the client that tells it; None for the server
-    """
-
-    config: JobConfig | None = None
-    other: int | None = None
+    config: JobConfig | None = None  # the job
+    other: int | None = None  # the number of the client that tells it; None for the server
 
     def over(self, parties: Parties) -> Parties:
         """Returns the parties, one of which has the response. The server's own files that are not here are not asked about."""
@@ -102,13 +90,8 @@ class MadeUp(Held):
 
 
 def as_seen_here(config: JobConfig, folder: Path, *, signs: bool = False) -> Seen:
-    """Returns a job of several organisations as one of them can look at it.
-
-    Raises
-    ------
-    JobError
-        No site file says which client this is, or its policy does not allow the job over a relay.
-    """
+    """Returns a job of several organisations as one of them can look at it. Raises JobError: no site file says which client this
+    is, or its policy does not allow the job over a relay."""
     names = names_of(config)
     client = Sites(folder, names).whose()
     number = names.index(client)
@@ -160,12 +143,8 @@ def _made_up(config: JobConfig, folder: Path, parties: Parties, number: int) -> 
 
 
 def show(config: JobConfig, folder: Path, identity: Identity | None) -> tuple[bool, str]:
-    """Prints what `check` and `check --local` say of a job at this site.
-
-    Returns
-    -------
-    whether it could run here, and why the first of the two is not shown; empty where it is
-    """
+    """Prints what `check` and `check --local` say of a job at this site. Returns whether it could run here, and why the first of
+    the two is not shown; empty where it is."""
     seen, why = as_seen_here(config, folder, signs=identity is not None), ""
     try:
         lines = check_job(Here(identity), seen.config, folder, seen.held) or []

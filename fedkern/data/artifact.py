@@ -32,6 +32,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..ground import Ground
 from ..kernels.mlp import Architecture
@@ -41,7 +42,6 @@ from ..models.spatial.within import Within
 from ..plain import Record
 from ..printing import listed
 
-Array = NDArray[np.float64]
 Made = TypeVar("Made", "ClientFile", "WithinFile", "ServerFile")
 Kind = Literal["car", "leroux", "bym2", "gp"]
 
@@ -61,29 +61,20 @@ MADE = "the folder of `fedkern sigma build` or `train`"
 
 @dataclass(frozen=True)
 class Common:
-    """Holds the facts that every file of an artifact has.
+    """Holds the facts that every file of an artifact has."""
 
-    Attributes
-    ----------
-    id : of the artifact, the same in all its files
-    kind : of the prior
-    condition : the hyperparameter, its training range and its prior
-    variant : of the networks; "within" where there are none, and the prior is exact inside each client
-    n_global : number of global latents p_G
-    hidden, local_hidden, width, rank : of the architecture
-    gamma : the networks' standard deviation, of theta / scale
-    """
-
-    id: str
-    kind: Kind
-    condition: Condition
+    id: str  # of the artifact, the same in all its files
+    kind: Kind  # of the prior
+    condition: Condition  # the hyperparameter, its training range and its prior
+    # of the networks; "within" where there are none, and the prior is exact inside each client
     variant: Literal["printed", "amended", "multiplicative", "within"]
-    n_global: int
+    n_global: int  # number of global latents p_G
+    # hidden, local_hidden, width, rank: of the architecture
     hidden: int = 0
     local_hidden: int = 0
     width: int = 0
     rank: int = 0
-    gamma: float = 0.0
+    gamma: float = 0.0  # the networks' standard deviation, of theta / scale
 
     @property
     def within(self) -> bool:
@@ -93,39 +84,26 @@ class Common:
 
 @dataclass(frozen=True, eq=False)
 class ClientFile:
-    """Holds one client's part of a prior that was trained.
+    """Holds one client's part of a prior that was trained."""
 
-    Attributes
-    ----------
-    common : the facts in all files
-    name, index : of the client, and its place among the clients
-    n_local : number of its local latents p_L
-    scale : (d,) theta = scale * theta of the networks
-    parts : part of the networks -> its parameters, a flat vector as `kernels.mlp.Architecture` lays it out for one client
-    tau2 : (G, d) variances about the decoder's output at the G values of `tau_grid`; G = 1: one for all phi
-    tau_grid : (G,) values of phi
-    true_variance : (d,) of theta under the prior, phi averaged
-    areas : names of the areas, in the order of theta
-    locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
-    pairs : (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
-    islands : names of its areas that the prior leaves out, as they have no neighbours
-    digest : of the file that it was read from
-    """
-
-    common: Common
+    common: Common  # the facts in all files
+    # name, index: of the client, and its place among the clients
     name: str
     index: int
-    n_local: int
-    scale: Array
+    n_local: int  # number of its local latents p_L
+    scale: Array  # (d,) theta = scale * theta of the networks
+    # part of the networks -> its parameters, a flat vector as `kernels.mlp.Architecture` lays it out for one client
     parts: Mapping[str, Array]
-    tau2: Array
-    tau_grid: Array
-    true_variance: Array
-    areas: tuple[str, ...] = ()
+    tau2: Array  # (G, d) variances about the decoder's output at the G values of `tau_grid`; G = 1: one for all phi
+    tau_grid: Array  # (G,) values of phi
+    true_variance: Array  # (d,) of theta under the prior, phi averaged
+    areas: tuple[str, ...] = ()  # names of the areas, in the order of theta
+    # (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
     locations: Array | None = None
+    # (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
     pairs: NDArray[np.int64] | None = None
-    islands: tuple[str, ...] = ()
-    digest: str = ""
+    islands: tuple[str, ...] = ()  # names of its areas that the prior leaves out, as they have no neighbours
+    digest: str = ""  # of the file that it was read from
 
     def __post_init__(self) -> None:
         d, g = self.d, len(self.tau_grid)
@@ -163,31 +141,21 @@ class ClientFile:
 
 @dataclass(frozen=True, eq=False)
 class WithinFile:
-    """Holds one client's part of a prior that is exact inside it (`models.spatial.within`).
+    """Holds one client's part of a prior that is exact inside it (`models.spatial.within`)."""
 
-    Attributes
-    ----------
-    common : the facts in all files
-    name, index : of the client, and its place among the clients
-    within : its own map, and its ties to the others
-    true_variance : (d,) of theta under the prior, phi averaged
-    areas : names of the areas, in the order of theta
-    locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
-    pairs : (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
-    islands : names of its areas that the prior leaves out, as they have no neighbours
-    digest : of the file that it was read from
-    """
-
-    common: Common
+    common: Common  # the facts in all files
+    # name, index: of the client, and its place among the clients
     name: str
     index: int
-    within: Within
-    true_variance: Array
-    areas: tuple[str, ...] = ()
+    within: Within  # its own map, and its ties to the others
+    true_variance: Array  # (d,) of theta under the prior, phi averaged
+    areas: tuple[str, ...] = ()  # names of the areas, in the order of theta
+    # (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
     locations: Array | None = None
+    # (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
     pairs: NDArray[np.int64] | None = None
-    islands: tuple[str, ...] = ()
-    digest: str = ""
+    islands: tuple[str, ...] = ()  # names of its areas that the prior leaves out, as they have no neighbours
+    digest: str = ""  # of the file that it was read from
 
     def __post_init__(self) -> None:
         if self.true_variance.shape != (self.d,) or not np.isfinite(self.true_variance).all():
@@ -224,35 +192,21 @@ def _check_areas(file: OwnFile) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ServerFile:
-    """Holds the server's part of an artifact.
+    """Holds the server's part of an artifact."""
 
-    Attributes
-    ----------
-    common : the facts in all files
-    clients : their names, in order
-    sizes : of each client, how many areas or locations it has
-    n_local : of each client, how many local latents
-    digests : of each client's file
-    true_variance : of each client, the variances of theta under the prior, phi averaged
-    errors : values of phi and the error of posterior means there, over that of independent areas; empty in files of trained
-        priors of before it was kept
-    mean_loadings : of all areas on the global latents; None in files of before they were kept
-    doubts : why no result on this map can stand
-    by_position : whether its neighbours were given by the positions of areas in their table, and not by names
-    digest : of the file that it was read from
-    """
-
-    common: Common
-    clients: tuple[str, ...]
-    sizes: tuple[int, ...]
-    n_local: tuple[int, ...]
-    digests: tuple[str, ...]
-    true_variance: tuple[Array, ...]
+    common: Common  # the facts in all files
+    clients: tuple[str, ...]  # their names, in order
+    sizes: tuple[int, ...]  # of each client, how many areas or locations it has
+    n_local: tuple[int, ...]  # of each client, how many local latents
+    digests: tuple[str, ...]  # of each client's file
+    true_variance: tuple[Array, ...]  # of each client, the variances of theta under the prior, phi averaged
+    # values of phi and the error of posterior means there, over that of independent areas; empty in files of trained priors of
+    # before it was kept
     errors: tuple[tuple[float, float], ...] = ()
-    mean_loadings: MeanLoadings | None = None
-    doubts: tuple[str, ...] = ()
-    by_position: bool = False
-    digest: str = ""
+    mean_loadings: MeanLoadings | None = None  # of all areas on the global latents; None in files of before they were kept
+    doubts: tuple[str, ...] = ()  # why no result on this map can stand
+    by_position: bool = False  # whether its neighbours were given by the positions of areas in their table, and not by names
+    digest: str = ""  # of the file that it was read from
 
     def __post_init__(self) -> None:
         lengths = {len(self.clients), len(self.sizes), len(self.n_local), len(self.digests), len(self.true_variance)}

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..labels import label
+from ..labels import TRUTHS, label
 from .dialect import has_decimal_comma, read
 from .plain_text import canonical
 
@@ -40,25 +40,16 @@ class Text:
     """Holds a column of cells as they were written: cell i is `levels[codes[i]]`.
 
     Levels stand by first appearance, as `canonical` writes them.
-
-    Attributes
-    ----------
-    decimal : "." or ",", as the file's numbers have it
-    truths : whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
-    ordered : whether the column's type gives its levels an order, in which they stand
-    category : whether the column's type says that its cells are labels, whatever they look like
-    texts : whether the column's type says that its cells are texts (csv files have no types)
-    before : the cells of the file, where rare levels of theirs have joined (`joined`)
     """
 
     codes: NDArray[np.int64]  # (n,)
     levels: tuple[str, ...]
-    decimal: str = "."
-    truths: bool = False
-    ordered: bool = False
-    category: bool = False
-    texts: bool = False
-    before: Text | None = None
+    decimal: str = "."  # "." or ",", as the file's numbers have it
+    truths: bool = False  # whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
+    ordered: bool = False  # whether the column's type gives its levels an order, in which they stand
+    category: bool = False  # whether the column's type says that its cells are labels, whatever they look like
+    texts: bool = False  # whether the column's type says that its cells are texts (csv files have no types)
+    before: Text | None = None  # the cells of the file, where rare levels of theirs have joined (`joined`)
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -259,12 +250,29 @@ def ordered(cells: Sequence[object], order: Sequence[object]) -> Text:
 
 
 def labels(cells: Cells, known: Collection[str] = ()) -> Text:
-    """Returns a column as labels, each in the one way in which it is compared (`label`), or as one of those that are known."""
+    """Returns a column as labels, each in the one way in which it is compared (`label`), or as one of those that are known.
+
+    Beside a cell that is no number all stand as they are written, as in R: 250.0 is another code than 250.00 where V58.1 is one.
+    """
     if not isinstance(cells, Text):
         values, codes = np.unique(np.asarray(cells), return_inverse=True)
         distinct = typed(values.tolist(), values.dtype.itemsize < 8)
         cells = replace(distinct, codes=distinct.codes[codes])
-    return written(cells, [level if level in known else label(level, cells.decimal, text=cells.texts) for level in cells.levels])
+    as_written = _has_words(cells)
+
+    def named(level: str) -> str:
+        if level in known:
+            return level
+        compared = label(level, cells.decimal, text=cells.texts)
+        return level if as_written and compared not in (*known, *TRUTH) else compared
+
+    return written(cells, [named(level) for level in cells.levels])
+
+
+def _has_words(cells: Text) -> bool:
+    """Tells whether a cell is neither missing nor a number nor a truth value."""
+    others = (level.lower() for level, value in zip(cells.levels, cells.values.tolist()) if math.isnan(value))
+    return any(level not in MISSING and level not in TRUTHS for level in others)
 
 
 def written(cells: Text, levels: Sequence[str]) -> Text:

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr
 
 from ..algorithms.exchanges.column_notes import Degenerate
+from ..arrays import Array
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Encoding
 from ..models.formula_effects import units_of_effects
 from .isolated import decide, find_codes, judge
 
 __all__ = ["Degenerate", "degenerate", "with_far", "with_response"]
-
-Array = NDArray[np.float64]
 
 COARSE = 1e10  # values over their range: fewer than six of a number's sixteen digits are left
 LEFT = 1e-3  # of an effect's standard deviation beside what follows from others: its variance is inflated 10^6 times

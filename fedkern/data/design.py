@@ -20,8 +20,8 @@ from ..algorithms.exchanges.columns import TWO_LABELS, Abreast, Summary
 from ..errors import JobError, OwnFault
 from ..finding import RuleRefusal, Value
 from ..kernels.families import COUNTS, FAMILIES
-from ..labels import event_of, find, in_order
-from ..models.encoding import OTHER, Column, Encoding, Spec
+from ..labels import OTHER, event_of, find, in_order
+from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from .cells import (
     FEW,
@@ -85,17 +85,9 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     """Returns the facts that a client's part in the agreement needs: names, kinds, levels, and its numeric columns as one array.
 
     In a private job these are the names alone: kinds come from the job file. No row is looked at, not even the type in which a
-    column is stored, for one cell may decide it.
-
-    Parameters
-    ----------
-    least_of_level : rows that a level of an undeclared column must have: a column whose levels tell who its rows are is refused;
-        None: it is taken
-
-    Raises
-    ------
-    JobError
-        Faults of the file; in a job that is not private also bad rows, and columns that name their rows: all of them together.
+    column is stored, for one cell may decide it. `least_of_level`: rows that a level of an undeclared column must have: a column
+    whose levels tell who its rows are is refused; None: it is taken. Raises JobError: faults of the file; in a job that is not
+    private also bad rows, and columns that name their rows: all of them together.
     """
     check_header(table.names, spec, table.source, client)
     names = spec.covariates(table.names)
@@ -166,17 +158,12 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     numbers = values if spec.standardise == "exchange" else None
     levels_of = partial(_levels_of_numbers, table, known, client, least_of_level)
-    return Summary(names, tuple(kinds_found), levels, of_response, numbers, counts, frozenset(mixed), levels_of)
+    return Summary(names, tuple(kinds_found), levels, of_response, numbers, counts, frozenset(mixed), levels_of=levels_of)
 
 
 def _levels_of_numbers(table: Table, known: Collection[str], client: str, least: int | None, name: str) -> tuple[str, ...]:
-    """Returns the levels of a numeric column that is one of categories at another client, where a cell is no number.
-
-    Raises
-    ------
-    OwnFault
-        It has more values than a column of categories, or one in few rows.
-    """
+    """Returns the levels of a numeric column that is one of categories at another client, where a cell is no number. Raises
+    OwnFault: it has more values than a column of categories, or one in few rows."""
     cells, begin = labels(table.columns[name]), who(client, table.source)
     levels, what = _levels(cells), f"{name_column(name, table.names, known)} is a category, for at another client it has words"
     remedy = f'correct the cells there, or set kind = "numeric" in [data.columns.{name if name in known else "NAME"}]'
@@ -432,13 +419,8 @@ def check_precisions(table: Table, name: str, client: str = "") -> None:
 
 
 def check_counts(table: Table, name: str, client: str = "") -> None:
-    """Refuses weights that are counts of equal rows and have a fraction, or are below 0.
-
-    Raises
-    ------
-    OwnFault
-        One has; cells are for the holder.
-    """
+    """Refuses weights that are counts of equal rows and have a fraction, or are below 0. Raises OwnFault: one has; cells are for
+    the holder."""
     marks = Marks(table)
     weights = read_numbers(table, name, marks)
     remedy = "correct the cell, or say what weights are by data.weight_kind"
@@ -543,8 +525,9 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     if FAMILIES[encoding.family].leveled:
         numbers = level_numbers(categories(table, name, marks, UNNAMED, encoding.labels), encoding.labels)
-        remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
-        marks.mark(numbers < 0, name, "is none of data.levels", remedy)
+        keys = "[data] levels (of survival times events and censored), which all parties must agree on"
+        remedy = f"the levels are {some(encoding.labels)}; correct the cell, or {keys}"
+        marks.mark(numbers < 0, name, "is none of the job's levels", remedy)
         return numbers.astype(np.float64)
     # Numbers: their domain is that of the family, or counts if there are trials. TRUE and FALSE are 1 and 0 in a binary response.
     record, of_trials = FAMILIES[encoding.family], encoding.trials is not None

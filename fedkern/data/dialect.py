@@ -25,20 +25,12 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Dialect:
-    """Describes one party's text files.
+    """Describes one party's text files."""
 
-    Attributes
-    ----------
-    delimiter : between cells; None: a comma, in .tsv files a tab
-    decimal : "." or ","
-    encoding : a name that Python knows; None: UTF-8
-    missing : cells that count as empty, as they are written but for zeros after a whole number's point
-    """
-
-    delimiter: str | None = None
-    decimal: str = "."
-    encoding: str | None = None
-    missing: tuple[str, ...] = ()
+    delimiter: str | None = None  # between cells; None: a comma, in .tsv files a tab
+    decimal: str = "."  # "." or ","
+    encoding: str | None = None  # a name that Python knows; None: UTF-8
+    missing: tuple[str, ...] = ()  # cells that count as empty, as they are written but for zeros after a whole number's point
 
     @property
     def plain(self) -> bool:
@@ -68,9 +60,8 @@ class Dialect:
         return ["" if self._word(cell) in missing else cell for cell in cells] if missing else cells
 
     def _word(self, cell: str) -> str:
-        """Returns a cell as words for missing values are compared: -9.0, as a column with an empty cell is often written,
-        is -9.
-        """
+        """Returns a cell as words for missing values are compared: -9.0, as a column with an empty cell is often written, is
+        -9."""
         return whole(canonical(cell), self.decimal)
 
 

@@ -14,14 +14,10 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, Indices, Mask
 from ..models.weighing import effective
 from .standardised import BLOCK, Design, Part
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 MOST_SUMMED = 300  # columns whose sums are looked at: of more no client tells more than each column's own
 MOST_MULTIPLIED = 5e9  # multiplications, of smaller groups of rows first
@@ -62,8 +58,7 @@ class Sum(NamedTuple):
 
 def search(columns: Design, least: int, together: int) -> Direction | None:
     """Returns a sum of columns that is (nearly) 0 in all rows but fewer than `least`; or else one of products of columns that is
-    0 in all rows but fewer than `together`.
-    """
+    0 in all rows but fewer than `together`."""
     d, rows, found = 1 + len(columns.parts), np.flatnonzero(columns.weights > 0), None
     columns_used = np.array([0, *(j for j in range(1, d) if not _is_last(columns.parts, j, rows))])
     if least > 1 and len(columns_used) <= MOST_SUMMED:
@@ -76,17 +71,16 @@ def search(columns: Design, least: int, together: int) -> Direction | None:
     return found
 
 
-def _is_last(parts: Sequence[Part], j: int, rows: Ints) -> bool:
+def _is_last(parts: Sequence[Part], j: int, rows: Indices) -> bool:
     """Tells whether column `j` is the last level of a column, and all rows have a level: it is 1 less all others."""
     part = parts[j - 1]
     last = part.level is not None and (j == len(parts) or parts[j].name != part.name)
     return last and bool((part.values[rows] >= 0).all())
 
 
-def _of_products(columns: Design, all_rows: Ints, columns_used: Ints, together: int) -> Iterator[Direction | None]:
+def _of_products(columns: Design, all_rows: Indices, columns_used: Indices, together: int) -> Iterator[Direction | None]:
     """Yields sums of products of all columns. If these are too many, yields those of columns of few values, of two that go
-    together, and of all columns in the rows with a value of one.
-    """
+    together, and of all columns in the rows with a value of one."""
     values = [_values(part, all_rows) for part in columns.parts]
     different = np.array([0, *(number for number, _ in values)])
     many = columns_used[different[columns_used] > MOST_DIFFERENT]
@@ -115,17 +109,16 @@ def _of_products(columns: Design, all_rows: Ints, columns_used: Ints, together: 
         yield found and found._replace(columns=tuple(dict.fromkeys((*names, *found.columns))))
 
 
-def _values(part: Part, rows: Ints) -> tuple[int, Array]:
+def _values(part: Part, rows: Indices) -> tuple[int, Array]:
     """Returns how many different values a column has, and those that make factors: of few all, or one that most rows have."""
     distinct, times = np.unique(part.numbers(rows), return_counts=True)
     usual = distinct[times.argmax()] if 2 * times.max() >= len(rows) else np.nan
     return len(distinct), distinct if len(distinct) <= MOST_VALUES else np.array([usual])
 
 
-def _factors(columns: Design, rows: Ints, values: Sequence[tuple[int, Array]]) -> list[tuple[tuple[str, ...], Mask]]:
+def _factors(columns: Design, rows: Indices, values: Sequence[tuple[int, Array]]) -> list[tuple[tuple[str, ...], Mask]]:
     """Returns columns, and the rows in which a sum of them, less a constant, is not 0: a value of a column of few; another than
-    most rows have; and the fourth combination of two that have three.
-    """
+    most rows have; and the fourth combination of two that have three."""
     factors = list[tuple[tuple[str, ...], Mask]]()
     for part, (number, distinct) in zip(columns.parts, values):
         x = part.numbers(rows)
@@ -144,7 +137,7 @@ def _factors(columns: Design, rows: Ints, values: Sequence[tuple[int, Array]]) -
     return factors
 
 
-def _relations(columns: Design, all_rows: Ints, chosen: Ints, many: int) -> Iterator[tuple[Ints, Mask]]:
+def _relations(columns: Design, all_rows: Indices, chosen: Indices, many: int) -> Iterator[tuple[Indices, Mask]]:
     """Yields two columns or three of which a sum is the same in half of the rows, and the rows in which it is another.
 
     They depend on each other in few rows that are drawn. The first of `chosen`, which are `many`, have many different values.
@@ -162,7 +155,7 @@ def _relations(columns: Design, all_rows: Ints, chosen: Ints, many: int) -> Iter
                 yield chosen[list(some)], off
 
 
-def _of_few(columns: Design, rows: Ints, chosen: Ints, few: int) -> Direction | None:
+def _of_few(columns: Design, rows: Indices, chosen: Indices, few: int) -> Direction | None:
     """Returns one column, or a sum of two or three, that is the same in all of these rows but fewer than `few`.
 
     It is looked for where rows are too few for sums of all columns.
@@ -209,13 +202,13 @@ class Space(NamedTuple):
     """
 
     design: Design
-    selected: Ints
-    left: Ints
-    right: Ints
+    selected: Indices
+    left: Indices
+    right: Indices
     held: Array | None = None
 
     @classmethod
-    def of_products(cls, design: Design, rows: Ints, chosen: Ints, different: Ints) -> Space:
+    def of_products(cls, design: Design, rows: Indices, chosen: Indices, different: Indices) -> Space:
         """Returns the space of all products of some columns; of a column of two values there is no square."""
         names = ["", *((part.name if part.level is not None else "") for part in design.parts)]
         pairs = [
@@ -238,7 +231,7 @@ class Space(NamedTuple):
         n, q = len(self.selected), len(self.left)
         return q < n - few and min(n, OF_EACH * few * q) * q * q <= MOST_MULTIPLIED
 
-    def is_alone_by_chance(self, many: Ints, few: int) -> bool:
+    def is_alone_by_chance(self, many: Indices, few: int) -> bool:
         """Tells whether a sum would be 0 in all rows but fewer than `few` if columns `many` were any others.
 
         So it is of a value of another column that so few rows have that some sum of the columns is always 0 in all but two.
@@ -252,7 +245,7 @@ class Space(NamedTuple):
         design = self.design._replace(parts=tuple(parts), scale=scale, centre=centre)
         return bool(used) and self._replace(design=design).fewest(few) is not None
 
-    def rows(self, rows: Ints) -> Array:
+    def rows(self, rows: Indices) -> Array:
         """Returns the products (b, q) of some rows."""
         if not self.right.any():
             return self.design.rows(rows, self.left)
@@ -260,7 +253,7 @@ class Space(NamedTuple):
         Z = self.design.rows(rows, used)
         return Z[:, np.searchsorted(used, self.left)] * Z[:, np.searchsorted(used, self.right)]
 
-    def blocks(self, basis: Array | None = None) -> Iterator[tuple[Ints, Array]]:
+    def blocks(self, basis: Array | None = None) -> Iterator[tuple[Indices, Array]]:
         """Yields rows that are looked at, and sums of their products in a basis (q, p)."""
         step = max(1, 4 * HELD_AT_ONCE // len(self.left))
         for begin in range(0, len(self.selected), step):
@@ -362,7 +355,7 @@ class Space(NamedTuple):
         return whitening if basis is None else basis @ whitening
 
 
-def alone(Q: Array, leverages: Array, most: int, heavy: float) -> tuple[Ints, Array]:
+def alone(Q: Array, leverages: Array, most: int, heavy: float) -> tuple[Indices, Array]:
     """Finds sums in whose squares `most` rows have nearly all, from each row of high leverage, those with the most first.
 
     Returns how many rows (k,) have all but a thousandth, or 1 if one has more than `heavy`, and the sums (k, r). Two rows that
@@ -394,7 +387,7 @@ def alone(Q: Array, leverages: Array, most: int, heavy: float) -> tuple[Ints, Ar
     return number[first], u[first]
 
 
-def groups(rows: Ints, weights: Array, few: int, size: int) -> list[Ints]:
+def groups(rows: Indices, weights: Array, few: int, size: int) -> list[Indices]:
     """Returns groups of rows that share none, as many as `few`, of those that weigh most: one has none of any fewer rows."""
     order = np.random.default_rng(0).permutation(len(rows))
     order = rows[order[np.argsort(-weights[rows[order]], kind="stable")]]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
@@ -20,8 +21,6 @@ from .isolated import FAR, LEAST, Cells, coded, distances, find_codes, find_code
 from .table import Table
 
 __all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "robust"]
-
-Array = NDArray[np.float64]
 
 LISTED = 10  # cells of a column
 EARLY = 12.0  # robust standard deviations of logarithms of times: of constant hazards about one row in a million is earlier
@@ -156,8 +155,7 @@ def repeated_ids(table: Table, row_id: str | None) -> list[str]:
 
 def any_thousandths(values: Array) -> bool:
     """Tells whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three
-    digits.
-    """
+    digits."""
     known = finite(values)
     if not _written(known[:FIRST]).all():  # as of most measurements, which then need no sorting
         return False

@@ -51,8 +51,7 @@ class Fault:
 @dataclass(frozen=True)
 class Faults:
     """Counts faults for the client's own side: rows that count as nothing, their number for each "column: reason", and the first
-    ones.
-    """
+    ones."""
 
     rows: int = 0
     counts: tuple[tuple[str, int], ...] = ()

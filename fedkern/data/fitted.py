@@ -7,13 +7,12 @@ event.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ..arrays import Array
 from ..kernels.families import BERNOULLI, QUANTILES, Family
 from ..models.weighing import products
 
-Array = NDArray[np.float64]
 STEPS, ENOUGH = 40, 1e-3  # of Newton's method; a change of the coefficients after which no more are made: the next is its square
 FARTHEST = 30.0  # of a predictor
 

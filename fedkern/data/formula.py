@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula, Known
@@ -21,8 +21,6 @@ from .design import column_of
 from .faults import Marks, who
 from .reading import Reader
 from .table import Table
-
-Array = NDArray[np.float64]
 
 
 def arguments(table: Table, formula: Formula, marks: Marks | None = None) -> dict[str, Array]:
@@ -169,8 +167,7 @@ def with_group(table: Table, group: str) -> Table:
 
 def with_calculated(table: Table, known: Spec | Encoding) -> Table:
     """Returns the table with an offset, trials and groups that are made from its columns as columns of their own, and with
-    intervals of events as they are read.
-    """
+    intervals of events as they are read."""
     table = _with_days(table, known)
     if isinstance(known, Spec):
         for group in known.groups:
@@ -272,12 +269,8 @@ def _moments(name: str, values: Array) -> Column:
 def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
     """Returns the table and columns in which rows are looked for that columns single out.
 
-    Labels are as they stand in the file, and a formula's columns are made; without a formula both are returned unchanged.
-
-    Raises
-    ------
-    OwnFault
-        The formula calculates with a column of texts.
+    Labels are as they stand in the file, and a formula's columns are made; without a formula both are returned unchanged. Raises
+    OwnFault: the formula calculates with a column of texts.
     """
     formula = spec.formula
     if formula is None or not set(formula.variables) <= set(table.columns):

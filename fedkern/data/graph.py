@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, Indices
 from ..errors import JobError
 from . import neighbours, polygons, touching
 from .places import listed, numbers_of, whole
 from .table import load
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Islands = Literal["link", "drop", "independent"]
 
 ALL = 5  # areas, of which no plane map has all touch all along their borders
@@ -32,17 +30,12 @@ MOST_PAIRS = 4_000  # pairs that are looked at
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Holds a symmetric adjacency in CSR form, without a diagonal.
+    """Holds a symmetric adjacency in CSR form, without a diagonal."""
 
-    Attributes
-    ----------
-    names : (n,) of the areas
-    indptr, indices : (n + 1,), (nnz,) neighbours of area i: indices[indptr[i]:indptr[i + 1]], ascending
-    """
-
-    names: tuple[str, ...]
-    indptr: Index
-    indices: Index
+    names: tuple[str, ...]  # (n,) of the areas
+    # indptr, indices: (n + 1,), (nnz,) neighbours of area i: indices[indptr[i]:indptr[i + 1]], ascending
+    indptr: Indices
+    indices: Indices
 
     @property
     def n(self) -> int:
@@ -50,21 +43,21 @@ class Graph:
         return len(self.names)
 
     @property
-    def degrees(self) -> Index:
+    def degrees(self) -> Indices:
         """(n,) The numbers of neighbours."""
         return np.diff(self.indptr)
 
     @property
-    def islands(self) -> Index:
+    def islands(self) -> Indices:
         """The areas without neighbours."""
         return np.flatnonzero(self.degrees == 0)
 
     @property
-    def rows(self) -> Index:
+    def rows(self) -> Indices:
         """(nnz,) The area whose neighbour stands in `indices`."""
         return np.repeat(np.arange(self.n), self.degrees)
 
-    def components(self) -> Index:
+    def components(self) -> Indices:
         """Returns the number (n,) of the connected component of each area, from 0 in order of first appearance."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
@@ -73,7 +66,7 @@ class Graph:
         labels = connected_components(csr_array((ones, self.indices, self.indptr), shape=(self.n, self.n)), directed=False)[1]
         return np.asarray(np.unique(labels, return_index=True)[1].argsort().argsort()[labels], dtype=np.int64)
 
-    def subset(self, keep: Index) -> Graph:
+    def subset(self, keep: Indices) -> Graph:
         """Returns the graph of these areas only, in this order."""
         place = np.full(self.n, -1)
         place[keep] = np.arange(len(keep))
@@ -84,28 +77,17 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Holds areas in the order of their clients: client 0's first, each client's in the order of the file.
+    """Holds areas in the order of their clients: client 0's first, each client's in the order of the file."""
 
-    Attributes
-    ----------
-    graph : of all areas
-    clients : their names, sorted
-    client : (n,) number of each area's client, ascending
-    centroids : (n, 2), where they are known
-    notes : on the treatment of islands, and the number of components, for people
-    dropped : areas without neighbours that were left out, and of each the client
-    positions : (n,) of areas in their table, as the file of neighbours counts them, where it gives these and no names
-    doubts : why no result of this map can stand
-    """
-
-    graph: Graph
-    clients: tuple[str, ...]
-    client: Index
-    centroids: Array | None = None
-    notes: tuple[str, ...] = ()
-    dropped: tuple[tuple[str, str], ...] = ()
+    graph: Graph  # of all areas
+    clients: tuple[str, ...]  # their names, sorted
+    client: Indices  # (n,) number of each area's client, ascending
+    centroids: Array | None = None  # (n, 2), where they are known
+    notes: tuple[str, ...] = ()  # on the treatment of islands, and the number of components, for people
+    dropped: tuple[tuple[str, str], ...] = ()  # areas without neighbours that were left out, and of each the client
+    # (n,) of areas in their table, as the file of neighbours counts them, where it gives these and no names
     positions: tuple[int, ...] = ()
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # why no result of this map can stand
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -117,7 +99,7 @@ class Map:
         return tuple(self.graph.names[k] for k in np.flatnonzero(self.client == client))
 
 
-def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
+def from_pairs(names: Sequence[str], pairs: Indices) -> Graph:
     """Returns a graph from pairs (m, 2) of numbers of areas, in any order and direction."""
     n = len(names)
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
@@ -126,21 +108,9 @@ def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
     return Graph(tuple(names), indptr.astype(np.int64), code % max(n, 1))
 
 
-def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
-    """Reads the graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions.
-
-    Raises
-    ------
-    JobError
-        An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
-    """
-    return check_pairs(names, neighbours.read(path, names).pairs, str(path))
-
-
-def check_pairs(names: Sequence[str], pairs: Index, source: str) -> Graph:
+def check_pairs(names: Sequence[str], pairs: Indices, source: str) -> Graph:
     """Returns a graph from pairs (m, 2) of numbers of areas, after checks of self-loops and directions; `source` begins the
-    error.
-    """
+    error."""
     loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
     if len(loops):
         raise JobError(f"{source}: {listed([names[k] for k in loops])}: neighbour of itself; remove these lines")
@@ -171,23 +141,18 @@ def read_map(
     snap: float | None = None,
     ids: neighbours.Ids | None = None,
 ) -> Map:
-    """Reads areas, their clients and their neighbours.
+    """Reads areas, their clients and their neighbours. Raises JobError: names the areas at fault, and the remedy.
 
     Parameters
     ----------
     areas : a table with a line for each area
-    edges : see `read_edges`; None: areas whose borders touch are neighbours
+    edges : a list of neighbours (`neighbours.read`), each pair once, or each in both directions; None: areas whose borders touch
     area, client : the columns that name the area and its client
     x, y : the columns of its centroid; needed to link islands, unless there are borders
     islands : "link" to the nearest centroid, "drop", or "independent" of all others
     borders : GeoJSON (`polygons.read`) whose property `area` names them
     contiguity, snap : the meaning of touching (`touching.find_neighbours`)
     ids : how `edges` calls areas (`neighbours.read`)
-
-    Raises
-    ------
-    JobError
-        Names the areas at fault, and the remedy.
     """
     # The header is checked first, for the second reading names its columns.
     header = load(areas).names
@@ -351,7 +316,7 @@ def make_map(
     return Map(graph, clients, np.sort(number), None if centroids is None else centroids[order], tuple(notes), dropped)
 
 
-def _nearest(alone: Index, centroids: Array, *, sphere: bool) -> Index:
+def _nearest(alone: Indices, centroids: Array, *, sphere: bool) -> Indices:
     """Returns, for each of these areas, the other one whose centre is nearest."""
     places = _places(centroids, sphere=sphere)
     nearest = np.zeros(len(alone), np.int64)

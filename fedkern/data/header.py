@@ -23,13 +23,8 @@ TEXT_FILES = (".csv", ".tsv")  # whose first line may be a row
 
 
 def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, client: str = "") -> None:
-    """Refuses a file without the columns that the job names: a fault of the file, not of a row.
-
-    Raises
-    ------
-    JobError
-        A column is missing, one is there that a private job does not know, or nothing is left to learn from.
-    """
+    """Refuses a file without the columns that the job names: a fault of the file, not of a row. Raises JobError: a column is
+    missing, one is there that a private job does not know, or nothing is left to learn from."""
     spec = wanted if isinstance(wanted, Spec) else None
     needed = wanted.needed
     in_file = frozenset(names)

@@ -9,17 +9,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Mask
 from ..errors import JobError
 from ..models.encoding import Spec
 from .cells import MISSING, Cells, Text, floats, number, written
 from .dialect import Dialect
 from .faults import name_column, who
 from .table import Table
-
-Mask = NDArray[np.bool_]
-
 
 MARK = "[missing]"
 NO_LABEL = frozenset({"NA", "<NA>", "NaN", "nan", "NaT"})  # as R, pandas and NumPy write a label that is missing
@@ -34,12 +31,8 @@ def with_empty(table: Table, dialect: Dialect, levels: Mapping[str, Collection[s
     """Returns the table with those cells empty that stand for no value.
 
     These are the job's words for a missing value, in tables with types as in files of text, and labels that are written as R,
-    pandas and NumPy write a missing one.
-
-    Parameters
-    ----------
-    dialect : has the words
-    levels : columns in which labels may be missing, and the levels that the job declares of them, which are none such
+    pandas and NumPy write a missing one. `dialect`: has the words; `levels`: columns in which labels may be missing, and the
+    levels that the job declares of them, which are none such.
     """
     columns = dict(table.columns)
     values = [value for value in map(number, dialect.missing) if value == value]
@@ -70,18 +63,14 @@ def _used(table: Table, spec: Spec) -> set[str]:
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
     """Returns the table without its rows that lack a cell which the job uses, or end before they are seen; it knows how many.
+    Raises JobError: no row has all of its cells: the emptiest column is named. With a `client` the column is not named, for that
+    counts rows: an open job refuses a client without any row as one that has too few.
 
     Parameters
     ----------
     spec : which columns the job uses, and their kinds
     client : whose table it is, for an error
     roles : further columns that the job uses, if the table has them
-
-    Raises
-    ------
-    JobError
-        No row has all of its cells: the emptiest column is named. With a `client` the column is not named, for that counts rows:
-        an open job refuses a client without any row as one that has too few.
     """
     used = _used(table, spec) | ({*roles} & {*table.names})
     empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(used)}
@@ -114,16 +103,8 @@ def _never_seen(table: Table, spec: Spec) -> Mask:
 def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:
     """Returns the table with every empty cell of some columns filled, and a 0/1 column for each that says where.
 
-    The table knows in how many rows.
-
-    Parameters
-    ----------
-    centers : name of a numeric column -> the number that fills it; columns that the table lacks are passed over
-
-    Raises
-    ------
-    JobError
-        A column has already the name of such a 0/1 column.
+    The table knows in how many rows. `centers`: name of a numeric column -> the number that fills it; columns that the table
+    lacks are passed over. Raises JobError: a column has already the name of such a 0/1 column.
     """
     columns, lacking = dict(table.columns), np.zeros(table.n_rows, dtype=bool)
     present = [name for name in centers if name in table.columns]

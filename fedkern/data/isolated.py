@@ -42,9 +42,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from .standardised import MANY, SAMPLE, middle, sample, smallest
 
-Array = NDArray[np.float64]
 Cells = NDArray[np.bool_]
 
 FAR = 20.0  # robust standard deviations
@@ -83,11 +83,7 @@ PART = 0.05  # of all other times together
 
 def decide(values: Array) -> bool:
     """Tells whether few cells of a column are isolated, or a value in several stands apart from the others, and they matter.
-
-    Parameters
-    ----------
-    values : (n,) in the column's own unit; NaN where there is no cell
-    """
+    `values`: (n,) in the column's own unit; NaN where there is no cell."""
     values = finite(values)
     return _few_decide(values) or _codes_decide(values)
 

@@ -1,4 +1,4 @@
-"""Gives rare levels of a categorical covariate one name, "other", in the cells of a table."""
+"""Gives rare levels of a categorical covariate one name, `OTHER`, in the cells of a table."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..models.encoding import OTHER, Encoding
+from ..arrays import Array
+from ..labels import OTHER
+from ..models.encoding import Encoding
 from .cells import Cells, Text, labels
 from .table import Table
-
-Array = NDArray[np.float64]
 
 
 def find_rare(cells: Text, levels: Sequence[str], weights: Array, least: int) -> frozenset[str]:
     """Returns the levels that have to join: those that fewer than `least` rows have, and then the last ones.
 
-    These join until "other" has enough rows itself: the last in an order that all clients share, so that they choose the same. So
+    These join until `OTHER` has enough rows itself: the last in an order that all clients share, so that they choose the same. So
     each level that is left has enough, and each union of several. Rows count by their effective number, (sum w)^2 / sum w^2, as
     they do where rare levels are refused.
 
@@ -40,7 +39,7 @@ def find_rare(cells: Text, levels: Sequence[str], weights: Array, least: int) ->
 
 
 def with_other(cells: Text, gone: Collection[str]) -> Text:
-    """Returns cells with "other" in the place of these levels, last of all; `before` has them as they were."""
+    """Returns cells with `OTHER` in the place of these levels, last of all; `before` has them as they were."""
     kept = [level for level in cells.levels if level not in gone and level != OTHER]
     place = {level: k for k, level in enumerate(kept)}
     codes = np.array([place.get(level, len(kept)) for level in cells.levels], np.int64)[cells.codes]
@@ -48,7 +47,7 @@ def with_other(cells: Text, gone: Collection[str]) -> Text:
 
 
 def gone_of(cells: Cells) -> frozenset[str]:
-    """Returns the levels of a column of a file that count as "other" in these cells."""
+    """Returns the levels of a column of a file that count as `OTHER` in these cells."""
     before = cells.before if isinstance(cells, Text) else None
     return frozenset() if before is None else frozenset(before.levels) - {*cells.levels}  # type: ignore[union-attr]
 
@@ -60,7 +59,7 @@ def as_before(table: Table) -> Table:
 
 
 def as_agreed(table: Table, encoding: Encoding) -> Table:
-    """Returns the table with "other" in the place of every label that is no level of a column whose rare levels have joined."""
+    """Returns the table with `OTHER` in the place of every label that is no level of a column whose rare levels have joined."""
     columns = dict(table.columns)
     for name, levels in encoding.levels_joined.items():
         cells = labels(columns[name])
@@ -70,8 +69,10 @@ def as_agreed(table: Table, encoding: Encoding) -> Table:
 
 
 def notes(table: Table) -> list[str]:
-    """Returns, for the holder alone, which levels of its rows count as "other"."""
+    """Returns, for the holder alone, which levels of its rows count as `OTHER`."""
     texts = {name: ", ".join(map(repr, sorted(gone_of(cells)))) for name, cells in table.columns.items()}
     return [
-        f'column {name!r}: {gone} count as "other", for some client has few rows of each' for name, gone in texts.items() if gone
+        f'column {name!r}: {gone} count as "{OTHER}", for some client has few rows of each'
+        for name, gone in texts.items()
+        if gone
     ]

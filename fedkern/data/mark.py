@@ -35,8 +35,7 @@ def of_rows(table: Table) -> str:
 
 def _values(column: Cells) -> tuple[list[str], np.ndarray]:
     """Returns levels in their order, and codes; for numbers, also if they are written as texts, no levels, and the numbers
-    themselves.
-    """
+    themselves."""
     if not isinstance(column, Text):
         return [], np.asarray(column)
     none = np.isnan(column.values)

@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, Indices
 from ..errors import JobError
 from . import cells
 from .dialect import SEPARATORS, suffix
 from .places import counts, listed, numbers_of, whole, zeros
 from .table import PLAIN, Table, load
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Ids = Literal["names", "positions", "positions from 0"]
 Named = list[tuple[str, str]]
 
@@ -42,13 +40,14 @@ class Neighbours(NamedTuple):
     `first`: the position of the first area, where the file has positions; None where it has names. `notes`: for people.
     """
 
-    pairs: Index
+    pairs: Indices
     first: int | None = None
     notes: tuple[str, ...] = ()
 
 
 def read(path: str | Path, names: Sequence[str], ids: Ids | None = None, column: str = "area") -> Neighbours:
-    """Reads a list of neighbours.
+    """Reads a list of neighbours. Raises JobError: an area that is not among them, ids that may be names or positions, or a file
+    that is no such list.
 
     Parameters
     ----------
@@ -57,11 +56,6 @@ def read(path: str | Path, names: Sequence[str], ids: Ids | None = None, column:
     ids : how the file calls areas: by names, or by their positions among `names`. None: a graph file by positions, which begin at
         0 where it has a 0, and all others by names
     column : of the table of areas, which has the names
-
-    Raises
-    ------
-    JobError
-        An area that is not among them, ids that may be names or positions, or a file that is no such list.
     """
     kind, notes = Path(path).suffix.lower(), list[str]()
     if kind in GRAPH:
@@ -93,7 +87,7 @@ def read(path: str | Path, names: Sequence[str], ids: Ids | None = None, column:
     return Neighbours(numbers.reshape(-1, 2), first, tuple(notes))
 
 
-def _by_name(path: str | Path, names: Sequence[str], pairs: Named) -> Index:
+def _by_name(path: str | Path, names: Sequence[str], pairs: Named) -> Indices:
     """Returns pairs of names as numbers of areas."""
     place = {name: k for k, name in enumerate(names)}
     unknown = list(dict.fromkeys(name for pair in pairs for name in pair if name not in place))
@@ -210,8 +204,7 @@ def _count(path: str | Path, number: int, word: str) -> int:
 
 def _of_gal(path: str | Path, names: Sequence[str], ids: Ids | None, column: str) -> Named:
     """Reads a .gal file: a first line, then for each area its name and the number of its neighbours, and a line of their
-    names.
-    """
+    names."""
     lines = list(_lines(path))
     areas, pairs, line = list[str](), list[tuple[str, str]](), 1
     while line < len(lines):

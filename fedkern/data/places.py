@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import printing
+from ..arrays import Array
 from ..errors import JobError
 from .cells import floats
 from .table import Table
-
-Array = NDArray[np.float64]
 
 SHOWN = 5  # names in a message
 

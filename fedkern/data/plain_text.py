@@ -31,13 +31,8 @@ _INVISIBLE = "\ufeff\u200b\u2060"  # byte-order marks of files that were joined,
 
 
 def is_there(path: Path) -> bool:
-    """Tells whether a file or a folder exists.
-
-    Raises
-    ------
-    JobError
-        It cannot be looked at or read, or it is a pipe or a device, which may never end.
-    """
+    """Tells whether a file or a folder exists. Raises JobError: it cannot be looked at or read, or it is a pipe or a device,
+    which may never end."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -54,13 +49,8 @@ def is_there(path: Path) -> bool:
 
 
 def check_header(path: Path, line: bytes, separator: str) -> None:
-    """Refuses a text file whose first line is not UTF-8, or whose cells are not separated as the file's name says.
-
-    Raises
-    ------
-    JobError
-        It is not; the text names the remedy.
-    """
+    """Refuses a text file whose first line is not UTF-8, or whose cells are not separated as the file's name says. Raises
+    JobError: it is not; the text names the remedy."""
     if line.startswith(UTF16) or b"\0" in line:
         remedy = 'save it as UTF-8 (in a spreadsheet: CSV UTF-8), or set [data.dialect] encoding = "utf-16"'
         raise _of_header(path, f"is UTF-16 or no text at all; {remedy}", line)
@@ -104,8 +94,7 @@ def fault(line: str) -> str | None:
 
 def public_reason(reason: str) -> str:
     """Returns why a line of an open job's file cannot be read, as every party may hear it: a library's words may quote the
-    line.
-    """
+    line."""
     return next((what for what in (NOT_UTF8, ZERO, LOST) if what in reason), "cannot be read")
 
 

@@ -7,41 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from .places import listed, numbers_of, whole
 from .table import load
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Holds points in the order of their clients.
+    """Holds points in the order of their clients."""
 
-    Attributes
-    ----------
-    x : (n, p)
-    clients : their names, sorted
-    sizes : of each client, how many points
-    names : (n,) of the points, or empty
-    """
-
-    x: Array
-    clients: tuple[str, ...]
-    sizes: tuple[int, ...]
-    names: tuple[str, ...] = ()
+    x: Array  # (n, p)
+    clients: tuple[str, ...]  # their names, sorted
+    sizes: tuple[int, ...]  # of each client, how many points
+    names: tuple[str, ...] = ()  # (n,) of the points, or empty
 
 
 def line(n: int, lo: float, hi: float, cuts: Sequence[float], names: Sequence[str]) -> Points:
-    """Returns n equidistant points of [lo, hi]; client j has those from cuts[j - 1] on and below cuts[j].
-
-    Raises
-    ------
-    JobError
-        A client without points.
-    """
+    """Returns n equidistant points of [lo, hi]; client j has those from cuts[j - 1] on and below cuts[j]. Raises JobError: a
+    client without points."""
     x = np.linspace(lo, hi, n)
     sizes = np.bincount(np.searchsorted(np.asarray(cuts), x, side="right"), minlength=len(cuts) + 1)
     if not sizes.all():
@@ -52,7 +37,8 @@ def line(n: int, lo: float, hi: float, cuts: Sequence[float], names: Sequence[st
 
 
 def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: str | None = None) -> Points:
-    """Reads points from a table.
+    """Reads points from a table. Raises JobError: a missing column, a cell that is no number, a point without a client, or one at
+    two clients.
 
     Parameters
     ----------
@@ -60,11 +46,6 @@ def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: 
     client : the column that names the point's client
     columns : of the coordinates
     name : a column that names the point
-
-    Raises
-    ------
-    JobError
-        A missing column, a cell that is no number, a point without a client, or one at two clients.
     """
     header = load(path).names
     for column in (client, *columns, *([] if name is None else [name])):

@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..labels import label
 from .places import counts, listed
 from .touching import TURN, Part
-
-Array = NDArray[np.float64]
 
 OTHER = (".gpkg", ".shp", ".fgb", ".zip")  # read by geopandas
 Convert = Callable[[Array], Array]  # corners (k, 2) to degrees
@@ -32,16 +30,10 @@ MOST = (360.0, 90.0)  # degrees; maps across the 180th meridian go on beyond it
 
 @dataclass(frozen=True, eq=False)
 class Polygons:
-    """Holds the borders of areas.
+    """Holds the borders of areas."""
 
-    Attributes
-    ----------
-    parts : name -> the area's parts
-    by_id : whether all names are features' ids, and none is a property
-    """
-
-    parts: Mapping[str, tuple[Part, ...]]
-    by_id: bool = False
+    parts: Mapping[str, tuple[Part, ...]]  # name -> the area's parts
+    by_id: bool = False  # whether all names are features' ids, and none is a property
 
     def select(self, names: Sequence[str], source: str) -> Polygons:
         """Returns those of these areas, in this order; raises JobError that names the first five without one."""
@@ -78,18 +70,14 @@ def absent(lacking: Sequence[str], names: Sequence[str]) -> str:
 
 
 def read(path: str | Path, name: str) -> Polygons:
-    """Reads the polygons of a file.
+    """Reads the polygons of a file. Raises JobError: no such file, another coordinate system or none, or a feature that is no
+    polygon or has no name.
 
     Parameters
     ----------
     path : GeoJSON with a FeatureCollection of Polygons and MultiPolygons, or any file that geopandas reads (.gpkg, .shp, .fgb,
         a zipped shapefile); features of one name are parts of one area
     name : the property with the area's name; a feature without it is known by its `id`
-
-    Raises
-    ------
-    JobError
-        No such file, another coordinate system or none, or a feature that is no polygon or has no name.
     """
     try:
         content = _converted(path) if Path(path).suffix.lower() in OTHER else json.loads(Path(path).read_text("utf-8-sig"))
@@ -146,13 +134,8 @@ def _converted(path: str | Path) -> object:
 
 
 def _conversion(path: str | Path, crs: object) -> Convert | None:
-    """Returns the function from GeoJSON's coordinates to degrees, None where they are degrees.
-
-    Raises
-    ------
-    JobError
-        The file says that its coordinates are of a system that is not known by its number.
-    """
+    """Returns the function from GeoJSON's coordinates to degrees, None where they are degrees. Raises JobError: the file says
+    that its coordinates are of a system that is not known by its number."""
     if crs is None:
         return None
     named = crs.get("properties") if isinstance(crs, dict) else None

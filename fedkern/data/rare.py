@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..models.encoding import Column
 from .cells import MOST, Cells, Text, labels
 from .directions import HEAVY, MOST_IN_PAIRS, MOST_SUMMED
@@ -20,8 +21,6 @@ from .directions import search as search_directions
 from .incomplete import marked
 from .standardised import BLOCK, Part, design, middle
 from .table import Table
-
-Array = NDArray[np.float64]
 
 
 class Rare(NamedTuple):
@@ -102,8 +101,7 @@ def standardised(table: Table, columns: Sequence[Column], weights: Array, most: 
 
 def _values(cells: Cells, column: Column) -> np.ndarray:
     """Returns a column's numbers (n,), or the number of each cell's level: -1 for an empty cell, or a level that is not
-    declared.
-    """
+    declared."""
     if column.kind != "categorical":
         values = cells.numbers() if isinstance(cells, Text) else np.asarray(cells)
         return values if values.dtype.kind != "f" or values.dtype.itemsize < 8 or not _faults(values) else without_faults(values)

@@ -16,13 +16,8 @@ MOST = 1 << 22  # rows of a client that are written so
 
 
 def repeated(table: Table, name: str, client: str = "") -> Table:
-    """Returns the table with each row as many times as column `name` says; one of 0 is left out.
-
-    Raises
-    ------
-    OwnFault
-        A number is not whole, or below 0; or there would be too many rows. Cells are for the holder.
-    """
+    """Returns the table with each row as many times as column `name` says; one of 0 is left out. Raises OwnFault: a number is not
+    whole, or below 0; or there would be too many rows. Cells are for the holder."""
     check_counts(table, name, client)
     times = read_numbers(table, name, Marks(table))
     if (times == 1).all():

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 TOLERANCE = float(np.finfo(float).eps ** 0.5)  # that of R
 

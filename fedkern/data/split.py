@@ -33,7 +33,8 @@ def imbalanced(
 
     Small clients have floor((1 - rho) n / M) rows, of which floor(size (c + (1 - c) kappa)) are negative, c being the share of
     negatives in all rows; they take theirs in order from the list of each class. The rest is pooled, shuffled, and dealt to the
-    large clients, floor((1 + rho) n / M) rows each.
+    large clients, floor((1 + rho) n / M) rows each. Raises JobError: the small clients need more rows of a class than there are,
+    or there are fewer rows than clients.
 
     Parameters
     ----------
@@ -47,11 +48,6 @@ def imbalanced(
     Returns
     -------
     list of M index arrays (int64), disjoint
-
-    Raises
-    ------
-    JobError
-        The small clients need more rows of a class than there are, or there are fewer rows than clients.
     """
     label = np.asarray(positive, dtype=bool)
     n, n_small = len(label), n_clients // 2

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ..arrays import Array, Indices
 
 BLOCK = 1 << 16
 SOME = 1000  # numbers of a column, about whose median no digits of its sums are lost
@@ -23,7 +21,7 @@ class Part(NamedTuple):
     values: np.ndarray
     level: int | None
 
-    def numbers(self, places: Ints | slice) -> Array:
+    def numbers(self, places: Indices | slice) -> Array:
         """Returns the column's numbers in some rows; of a level, whether they have it."""
         part = self.values[places]
         return np.asarray(part, np.float64) if self.level is None else (part == self.level).astype(np.float64)
@@ -37,7 +35,7 @@ class Design(NamedTuple):
     centre: Array
     scale: Array
 
-    def rows(self, places: Ints, which: Ints | None = None) -> Array:
+    def rows(self, places: Indices, which: Indices | None = None) -> Array:
         """Returns rows (b, 1 + d), or some columns of them; column 0 is 1, and a missing cell is at the mean."""
         which = np.arange(1 + len(self.parts)) if which is None else which
         Z = np.ones((len(which), len(places)))

@@ -108,7 +108,8 @@ class Table:
 
 
 def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", dialect: Dialect = PLAIN) -> Table:
-    """Reads one file.
+    """Reads one file. Raises JobError: no such file, an unknown type, no header, a column without a name or twice, arrays of
+    different lengths, or an optional package is missing.
 
     Parameters
     ----------
@@ -123,12 +124,6 @@ def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", d
         The name that y gets in npy pairs.
     dialect
         Of text files.
-
-    Raises
-    ------
-    JobError
-        No such file, an unknown type, no header, a column without a name or twice, arrays of different lengths, or an optional
-        package is missing.
     """
     path = Path(path)
     read: Callable[[Path, frozenset[str], str, Dialect], Table] = _READERS[_type(path)][1]
@@ -155,12 +150,8 @@ def header(path: str | Path, *, response: str = "y", dialect: Dialect = PLAIN) -
 def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
     """Returns client name -> file, sorted by name, for the files that match the patterns.
 
-    A client's name is the part of its file's name before the first type suffix.
-
-    Raises
-    ------
-    JobError
-        A pattern matches nothing, or two files have one name.
+    A client's name is the part of its file's name before the first type suffix. Raises JobError: a pattern matches nothing, or
+    two files have one name.
     """
     folder, file_of = Path(folder), dict[str, Path]()
     for pattern in patterns:

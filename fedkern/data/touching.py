@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, Indices
 from ..errors import JobError
 from .places import listed
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Shapely = Any  # the module, its geometries and arrays of them: it has no types
 Part = tuple[Array, ...]  # a closed line (k, 2) around the part, and one around each hole in it
 Contiguity = Literal["vertex", "edge"]
@@ -35,24 +33,17 @@ WORDS = {"vertex": "touch", "edge": "have a side in common"}
 
 @dataclass(frozen=True)
 class Touching:
-    """Holds the areas that touch.
+    """Holds the areas that touch."""
 
-    Attributes
-    ----------
-    pairs : (m, 2) numbers of two areas, the lower first, ascending
-    snap : metres within which borders are the same
-    notes : on pairs that overlap, on those that nearly touch, and on borders that cross themselves, for people
-    """
-
-    pairs: Index
-    snap: float
-    notes: tuple[str, ...]
+    pairs: Indices  # (m, 2) numbers of two areas, the lower first, ascending
+    snap: float  # metres within which borders are the same
+    notes: tuple[str, ...]  # on pairs that overlap, on those that nearly touch, and on borders that cross themselves, for people
 
 
 def find_neighbours(
     shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", snap: float | None = None
 ) -> Touching:
-    """Finds the neighbours among these areas.
+    """Finds the neighbours among these areas. Raises JobError: shapely is not installed.
 
     Parameters
     ----------
@@ -60,11 +51,6 @@ def find_neighbours(
     contiguity : the meaning of touching: a common corner ("queen"), or a common side ("rook")
     snap : metres within which borders are the same; None: 1, or two units of the coordinates' last digit, but never more than a
         hundredth of the middle area's width
-
-    Raises
-    ------
-    JobError
-        shapely is not installed.
     """
     try:
         import shapely
@@ -104,7 +90,7 @@ def _snap(shapely: Shapely, drawn: Shapely, shapes: Mapping[str, Sequence[Part]]
     return min(max(LEAST, UNITS * DEGREE * 10.0**-digits), SHARE * width)
 
 
-def _round_the_world(shapely: Shapely, drawn: Shapely) -> tuple[Shapely, Index]:
+def _round_the_world(shapely: Shapely, drawn: Shapely) -> tuple[Shapely, Indices]:
     """Returns the areas, those in the west once more a turn to the east if the map goes round; and which area each is."""
     box, areas = shapely.bounds(drawn), np.arange(len(drawn))
     west = np.flatnonzero(box[:, 0] < box[:, 2].max() - TURN / 2)
@@ -120,9 +106,9 @@ class _Plane:
 
     shapely: Shapely
     drawn: Shapely
-    owner: Index
+    owner: Indices
 
-    def pairs(self, within: float) -> tuple[Index, Index, Array]:
+    def pairs(self, within: float) -> tuple[Indices, Indices, Array]:
         """Returns the numbers of all pairs of two areas at most `within` metres apart, and their distances."""
         box = self.shapely.bounds(self.drawn)
         steepest = np.abs(box[:, [1, 3]]).max(axis=1)
@@ -137,7 +123,7 @@ class _Plane:
         keep = distance <= within
         return i[keep], j[keep], distance[keep]
 
-    def common(self, pairs: Index, near: float) -> Array:
+    def common(self, pairs: Indices, near: float) -> Array:
         """Returns the metres of the one's border that lie within `near` of the other."""
 
         def length(a: Shapely, b: Shapely) -> Shapely:
@@ -145,11 +131,11 @@ class _Plane:
 
         return self.each(pairs[:, 0], pairs[:, 1], length)
 
-    def overlap(self, pairs: Index) -> Array:
+    def overlap(self, pairs: Indices) -> Array:
         """Returns the square metres that both have in common."""
         return self.each(pairs[:, 0], pairs[:, 1], lambda a, b: self.shapely.area(self.shapely.intersection(a, b)))
 
-    def each(self, i: Index, j: Index, measure: Callable[[Shapely, Shapely], Shapely]) -> Array:
+    def each(self, i: Indices, j: Indices, measure: Callable[[Shapely, Shapely], Shapely]) -> Array:
         """Returns a measure of every pair, in metres."""
         out = np.zeros(len(i))
         box = self.shapely.bounds(self.drawn)
@@ -165,7 +151,7 @@ class _Plane:
         return out
 
 
-def _overlapping(names: Sequence[str], plane: _Plane, pairs: Index, near: float) -> list[str]:
+def _overlapping(names: Sequence[str], plane: _Plane, pairs: Indices, near: float) -> list[str]:
     """Returns a note on neighbours that lie on each other by more than their borders' digits explain."""
     area = plane.overlap(pairs)
     those = np.flatnonzero(area > near**2)
@@ -175,7 +161,7 @@ def _overlapping(names: Sequence[str], plane: _Plane, pairs: Index, near: float)
     return [f"{len(those)} pairs of neighbours overlap: {shown}"]
 
 
-def _missed(names: Sequence[str], pairs: Index, apart: Array, touching: Index, near: float) -> list[str]:
+def _missed(names: Sequence[str], pairs: Indices, apart: Array, touching: Indices, near: float) -> list[str]:
     """Returns a note on areas that nearly touch, and are no neighbours."""
     touching_pairs = set(map(tuple, touching.tolist()))
     those = [k for k in np.argsort(apart, kind="stable").tolist() if tuple(pairs[k].tolist()) not in touching_pairs]
@@ -188,5 +174,5 @@ def _missed(names: Sequence[str], pairs: Index, apart: Array, touching: Index, n
     ]
 
 
-def _pair(names: Sequence[str], pair: Index) -> str:
+def _pair(names: Sequence[str], pair: Indices) -> str:
     return " and ".join(names[k] for k in pair)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ..arrays import Indices
+
 _MANY = 1 << 20  # more than there are cells, and a power of two
 Parts = tuple[tuple[int, ...], ...]  # of cells; each cell is in one of them
 
@@ -134,7 +134,7 @@ def enough(counts: ArrayLike, parts: Parts, least: ArrayLike, *, none: bool = Fa
     return bool((fit.all(axis=0) | ~rows.any(axis=0)).all())
 
 
-def added(counts: ArrayLike, parts: Parts) -> Ints:
+def added(counts: ArrayLike, parts: Parts) -> Indices:
     """Returns (.., parts) the counts (.., cells) of parts."""
     cells = np.asarray(counts, np.int64)
     return np.stack([cells[..., list(part)].sum(axis=-1) for part in parts], axis=-1)

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..data.cells import Text, floats, labels
 from ..data.design import LEAST_OF_LEVEL, column_of
 from ..data.table import Table
 from ..models.encoding import Spec
 from .rules import COARSE
-
-Array = NDArray[np.float64]
 
 STEPS = (1.0, 0.1, 0.01, 0.001)  # between two values of a column, as people write numbers down
 LARGEST = 1e9  # of a number of such steps; floats tell them apart

@@ -22,10 +22,11 @@ from ..data.joined import as_before, find_rare, gone_of, with_other
 from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES
-from ..models.encoding import OTHER, Spec
+from ..labels import OTHER
+from ..models.encoding import Spec
 from ..models.weighing import effective
 from .combinations import Combinations, combinations
-from .look import LEAST_AT_RISK, NEARLY, Look, covered_events, events, groups_of, of_a_value, weights, whole
+from .look import LEAST_AT_RISK, NEARLY, Events, Look, causes, covered_events, groups_of, of_a_value, weights, whole
 from .measures import n_values
 from .refusals import Broken, Few
 from .requirement import Requirement
@@ -101,7 +102,7 @@ def join_rare(
     *,
     whole: bool = True,
 ) -> Table:
-    """Returns a client's table with "other" in the place of its rare levels.
+    """Returns a client's table with `OTHER` in the place of its rare levels.
 
     Parameters
     ----------
@@ -253,10 +254,14 @@ def _of_events(requirement: Requirement, table: Table, spec: Spec, p: int, rows:
     """
     if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
         return
-    event = events(table, spec)[0]
-    counts = covered_events(table, spec, rows, event) if np.isin(event, (0, 1)).all() else None
-    if counts is None or not counts.events:
-        return
+    for label, event in causes(table, spec):
+        counts = covered_events(table, spec, rows, event) if np.isin(event, (0, 1)).all() else None
+        if counts is not None and counts.events:
+            yield from _of_cause(requirement, counts, label, p)
+
+
+def _of_cause(requirement: Requirement, counts: Events, label: str | None, p: int) -> Iterator[Broken]:
+    """Yields the same of the events of one cause, whose label counts as the event."""
     by_coefficients, number = requirement.told_up_to(p), counts.events
     wanted = requirement.rules.rows
     if by_coefficients:
@@ -266,9 +271,9 @@ def _of_events(requirement: Requirement, table: Table, spec: Spec, p: int, rows:
     of_rows = not by_coefficients or number > by_coefficients
     key, enough = ("rows", number) if of_rows else ("rows_per_coefficient", _enough(requirement, number, p))
     values: dict[str, Value] = {"events": counts.events, "covered": counts.covered, "at_risk": LEAST_AT_RISK, "coefficients": p}
-    values |= {"wanted": wanted, "too": requirement.counted_too, "label": spec.positive}
+    values |= {"wanted": wanted, "too": requirement.counted_too, "label": label}
     # A label that counts as an event here and as none elsewhere makes few events of many.
-    remedies = (*(["see-event"] if spec.positive is not None else []), "fewer-columns-or-strata", "pool")
+    remedies = (*(["see-event"] if label is not None else []), "fewer-columns-or-strata", "pool")
     yield Broken("few-events-for-coefficients", key, enough, values, remedies, rows=number)
 
 

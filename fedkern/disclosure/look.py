@@ -81,6 +81,8 @@ def groups_of(table: Table, column: str, rows: Array) -> set[str]:
 
 def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
     """Returns (n,) the events of each row, and (n,) its trials, where rows have them."""
+    if spec.times and spec.levels:
+        return np.sum([event for _, event in causes(table, spec)], axis=0, dtype=np.float64), None
     cells = table.columns[str(spec.response)]
     if spec.positive is not None:
         cells = labels(cells)
@@ -89,6 +91,15 @@ def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
         y = floats(cells)
     y = np.nan_to_num(np.abs(without_faults(y)))
     return y, None if spec.trials is None else floats(table.columns[spec.trials])
+
+
+def causes(table: Table, spec: Spec) -> list[tuple[str | None, Array]]:
+    """Returns the label of each cause of events of survival times, and (n,) 1 where a row ends with it; of one kind of event that
+    alone."""
+    if not spec.levels:
+        return [(spec.positive, events(table, spec)[0])]
+    codes = codes_of(table.columns[str(spec.response)], spec.levels)
+    return [(level, (codes == k).astype(np.float64)) for k, level in enumerate(spec.levels[1:], start=1)]
 
 
 def codes_of(cells: Cells, levels: Sequence[str]) -> NDArray[np.int64]:
@@ -215,8 +226,8 @@ class Look:
 
     @cached_property
     def family(self) -> Family:
-        """The family of the response."""
-        return FAMILIES[self.spec.family]
+        """The family of the response; of survival times that of whether a row ends with an event, whatever its cause."""
+        return BERNOULLI if self.spec.times else FAMILIES[self.spec.family]
 
     @cached_property
     def wanted(self) -> int:
@@ -300,15 +311,15 @@ class Look:
             parts = [(f"with {level!r}", np.where(codes == k, weights, 0.0)) for k, level in enumerate(spec.levels)]
             return of_a_level(self.asked, self.wanted), parts
         y, trials = self.events
-        if trials is not None:
-            both = [y, np.maximum(trials - y, 0)]
+        if spec.times and spec.levels:
+            parts = [(f"with {cause!r}", weights * event) for cause, event in causes(self.table, spec)]
+        elif trials is not None:
+            parts = [("with an event", y), ("without one", np.maximum(trials - y, 0))]
         else:
-            both = [weights * y]
+            parts = [("with an event", weights * y)]
             if self.family.link != "log" and (not spec.times or spec.exposed):  # of "cox" a row without has no term
-                both.append(weights * np.maximum(1 - y, 0))
-        return self.fewest, [
-            (of, np.where(weights > 0, at_fit, 0.0)) for of, at_fit in zip(("with an event", "without one"), both)
-        ]
+                parts.append(("without one", weights * np.maximum(1 - y, 0)))
+        return self.fewest, [(of, np.where(weights > 0, at_fit, 0.0)) for of, at_fit in parts]
 
     def _is_heavy(self, values: Array) -> bool:
         return heavy(np.nan_to_num(without_faults(values)), self.weights)

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import Array
 from .rules import Rules
-
-Floats = NDArray[np.float64]
 
 MANY = 10  # values, more than which a column has of which sums are told: with fewer, sums tell their counts
 OF_AN_ERROR = 0.1  # to which sums are rounded
@@ -18,14 +17,14 @@ FIRST = 1 << 10  # rows, in which a column of many values shows most often that 
 REACH = 2.0  # standard deviations, between which bins lie
 
 
-def present(values: ArrayLike) -> Floats:
+def present(values: ArrayLike) -> Array:
     """Returns the numbers that are not missing."""
     numbers = np.asarray(values, np.float64)
     finite = np.isfinite(numbers)
     return numbers if finite.all() else numbers[finite]
 
 
-def n_values(numbers: Floats, most: int) -> int:
+def n_values(numbers: Array, most: int) -> int:
     """Returns how many different values there are; or at least so many, where the first rows show as many already."""
     found = len(np.unique(numbers[:FIRST]))
     return found if found >= most else len(np.unique(numbers))
@@ -44,7 +43,7 @@ def measured(values: ArrayLike, rules: Rules) -> bool:
     return bool(1 / len(numbers_there) + farthest / max(off @ off, np.finfo(float).tiny) <= rules.leverage)
 
 
-def scale(values: Floats) -> tuple[float, float, float]:
+def scale(values: Array) -> tuple[float, float, float]:
     """Returns 1 (-1 if some of these numbers is below 0), and their mean and sd to a quarter or half of the sd."""
     mean, sd = float(values.mean()), float(values.std(ddof=1))
     unit = step(sd / 2) if sd > 0 else 1.0
@@ -78,7 +77,7 @@ def rounded(value: float, error: float) -> float:
     return round(round(value / unit) * unit, max(0, -math.floor(math.log10(unit))))
 
 
-def products(columns: Sequence[Floats]) -> Floats:
+def products(columns: Sequence[Array]) -> Array:
     """Returns (pairs, 6), over the rows with both numbers (nan: missing) of each two columns: rows, both sums, both sums of
     squares, and the sum of products."""
     values = np.array(columns).reshape(len(columns), -1)
@@ -89,7 +88,7 @@ def products(columns: Sequence[Floats]) -> Floats:
     return np.stack([rows[i, j], sums[i, j], sums[j, i], squares[i, j], squares[j, i], both[i, j]], axis=-1)
 
 
-def ends(mean: float, sd: float, lower: float | None = None, upper: float | None = None, bins: int = 24) -> Floats:
+def ends(mean: float, sd: float, lower: float | None = None, upper: float | None = None, bins: int = 24) -> Array:
     """Returns the inner ends of bins: round numbers between public limits, and within two standard deviations of a pooled mean.
 
     Where sums are not told (nan) the limits alone decide.
@@ -100,5 +99,5 @@ def ends(mean: float, sd: float, lower: float | None = None, upper: float | None
         return np.empty(0)
     width = step((high - low) / bins, up=True)
     found = np.arange(math.floor(low / width), math.ceil(high / width) + 1) * width
-    inside: Floats = found[(found > low) & (found < high)]
+    inside: Array = found[(found > low) & (found < high)]
     return inside.round(max(0, -math.floor(math.log10(width))))

@@ -57,6 +57,7 @@ class Requirement:
     more: int = 0  # thresholds
     shapes: int = 0  # numbers of the family
     of_family: int = 0  # those of the shapes that do not count as columns where these are few
+    scaled: bool = False  # whether half of the blocks are of sigma: they add no column
     marginal: int = 0  # rows for each of these but shapes where sums of what changes levels' probabilities are told
     slopes: int = 0  # that differ between groups
     by_products: bool = False  # whether values at draws are functions of sums of products over groups of each size alone
@@ -135,7 +136,8 @@ class Requirement:
             return 0
         unknowns = self.unknowns(coefficients)
         counted = unknowns + self.shapes
-        values = told_by_values(counted, self.rules, self.slopes, intercept=self.intercept, shapes=self.of_family)
+        shapes = self.of_family + coefficients * self.scaled
+        values = told_by_values(counted, self.rules, self.slopes, intercept=self.intercept, shapes=shapes)
         return self.marginal * unknowns + values
 
     def may_tell_curvature(self, n_rows: int, coefficients: int) -> bool:

@@ -32,7 +32,7 @@ from ..data.table import Table
 from ..errors import OwnFault
 from ..models.encoding import Encoding, Spec
 from .few import coefficients, measured
-from .look import Look, codes_of, covered_events, events, groups_of, weights
+from .look import Look, causes, codes_of, covered_events, groups_of, weights
 from .requirement import Requirement
 
 Array = NDArray[np.float64]
@@ -135,9 +135,11 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
     if wanted:
         found.append(by_coefficients(f"rows for {p} coefficients", max(wanted, int(requirement.rules.linear * p)) + 1, rows))
         if spec.times:
-            dying = covered_events(table, spec, rows, events(table, spec)[0])  # of their own client
-            covered = np.ones(0 if dying is None else dying.covered)
-            found.append(by_coefficients("events", max(requirement.rules.rows, wanted + 1), covered))
+            for cause, event in causes(table, spec):
+                dying = covered_events(table, spec, rows, event)  # of their own client
+                covered = np.ones(0 if dying is None else dying.covered)
+                of = f"events {cause!r}" if spec.levels else "events"
+                found.append(by_coefficients(of, max(requirement.rules.rows, wanted + 1), covered))
     for name, n in n_groups.items():
         of = f"groups in column {name!r}"
         found.append(Count.of_rows(of, "groups", requirement.least_of_group, np.ones(n)))

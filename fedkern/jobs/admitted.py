@@ -43,24 +43,16 @@ KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
 
 
 class Kept(NamedTuple):
-    """Says which clients go on.
+    """Says which clients go on."""
 
-    Attributes
-    ----------
-    parties : those that stay, with the tables that were read (each is given once, and read again after that)
-    numbers : the number that each had before
-    notes : for the reader of the result, on clients that are left out and on groups at several
-    own : the texts for the left-out clients that live here, by the number that they had
-    apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
-        all rows are in this process
-    summaries : those that take part by a summary, by their places among `parties`, and how many numbers each may tell
-    """
-
-    parties: Parties
-    numbers: tuple[int, ...]
-    notes: tuple[Finding, ...] = ()
-    own: Mapping[int, str] = {}
+    parties: Parties  # those that stay, with the tables that were read (each is given once, and read again after that)
+    numbers: tuple[int, ...]  # the number that each had before
+    notes: tuple[Finding, ...] = ()  # for the reader of the result, on clients that are left out and on groups at several
+    own: Mapping[int, str] = {}  # the texts for the left-out clients that live here, by the number that they had
+    # name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where all
+    # rows are in this process
     apart: Mapping[str, str] = {}
+    # those that take part by a summary, by their places among `parties`, and how many numbers each may tell
     summaries: Mapping[int, int] = {}
 
 
@@ -96,20 +88,10 @@ def kept(
     bindings: Mapping[int, Binding],
     between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
 ) -> Kept:
-    """Reads the rows of the clients that live here, and returns who goes on.
-
-    Parameters
-    ----------
-    bindings : client that lives here -> the policies that bind its data
-    between : client -> a context in which its account and its policies are asked: it reports their refusals
-
-    Raises
-    ------
-    OwnFault
-        A client has too few rows, and the job does not leave it out.
-    HolderError
-        The same, or its rows are nearly an earlier job's, where its policy forbids that.
-    """
+    """Reads the rows of the clients that live here, and returns who goes on. `bindings`: client that lives here -> the policies
+    that bind its data; `between`: client -> a context in which its account and its policies are asked: it reports their refusals.
+    Raises OwnFault: a client has too few rows, and the job does not leave it out. Raises HolderError: the same, or its rows are
+    nearly an earlier job's, where its policy forbids that."""
     everybody = tuple(range(parties.n_clients))
     if config.privacy is not None or not config.counts_rows:
         return Kept(parties, everybody)

@@ -70,12 +70,7 @@ def marked(before: bytes, text: str) -> bytes:
 def read(path: Path, whole: Record | None = None) -> Iterator[Record]:
     """Yields the lines of a file; the bytes of an answer are `frame`.
 
-    `whole`: the entry of summary.json (`of_summary`).
-
-    Raises
-    ------
-    JobError
-        A line is not as it was written, or lines are missing.
+    `whole`: the entry of summary.json (`of_summary`). Raises JobError: a line is not as it was written, or lines are missing.
     """
     last, number = b"", 0
     for record, mark in _checked(path):

@@ -35,41 +35,30 @@ EXACT = ("poisson", "full", "shards", "aligned", "counts")  # sampling of which 
 
 @dataclass
 class Party:
-    """Holds the audited numbers of a client, or of the federation.
-
-    Attributes
-    ----------
-    messages, bytes : in its ledger; None where that is not here
-    charged, steps : steps that its messages took by the ledger, and those that its budget was charged; None where it is not here
-    claimed : epsilon of its certificate; None without one
-    low, high : bounds of epsilon by the second accountant
-    """
+    """Holds the audited numbers of a client, or of the federation."""
 
     name: str
+    # messages, bytes: in its ledger; None where that is not here
     messages: int | None = None
     bytes: int | None = None
+    # charged, steps: steps that its messages took by the ledger, and those that its budget was charged; None where it is not here
     charged: int | None = None
     steps: int | None = None
-    claimed: float | None = None
+    claimed: float | None = None  # epsilon of its certificate; None without one
+    # low, high: bounds of epsilon by the second accountant
     low: float | None = None
     high: float | None = None
 
 
 @dataclass
 class Audit:
-    """Holds the outcome: a run's files agree where `differences` is empty; `notes` name files that could not be looked at.
-
-    Attributes
-    ----------
-    adopted : how many lines of which budgets count because their holders say so
-    alone : whose certificates were judged by their own numbers, for no budget is here
-    """
+    """Holds the outcome: a run's files agree where `differences` is empty; `notes` name files that could not be looked at."""
 
     parties: list[Party] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    adopted: list[str] = field(default_factory=list)
-    alone: list[str] = field(default_factory=list)
+    adopted: list[str] = field(default_factory=list)  # how many lines of which budgets count because their holders say so
+    alone: list[str] = field(default_factory=list)  # whose certificates were judged by their own numbers, for no budget is here
 
     def describe(self) -> Iterator[str]:
         """Yields the outcome in words, line by line."""
@@ -98,13 +87,8 @@ class Audit:
 
 
 def audit(run: Opened) -> Audit:
-    """Looks at all files of a run that can be read here.
-
-    Raises
-    ------
-    JobError
-        A file differs from those that runs write by more than a changed number.
-    """
+    """Looks at all files of a run that can be read here. Raises JobError: a file differs from those that runs write by more than
+    a changed number."""
     try:
         return _audit(run)
     except (KeyError, TypeError, ValueError, AttributeError) as fault:

@@ -38,24 +38,17 @@ KINDS = {
 
 
 class Facts(NamedTuple):
-    """Holds what is known of a job before it runs.
+    """Holds what is known of a job before it runs."""
 
-    Attributes
-    ----------
-    config, said : the job, and its method's answer to a check
-    kept : the clients that take part
-    rows : name -> rows of a client that lives here
-    stages, spec : all that it exchanges, and the job file's facts of the columns by which parties agree
-    most : rounds, at most, where budgets end the job
-    """
-
+    # config, said: the job, and its method's answer to a check
     config: JobConfig
     said: Said
-    kept: admitted.Kept
-    rows: Mapping[str, int]
+    kept: admitted.Kept  # the clients that take part
+    rows: Mapping[str, int]  # name -> rows of a client that lives here
+    # stages, spec: all that it exchanges, and the job file's facts of the columns by which parties agree
     stages: Sequence[Stage]
     spec: Spec
-    most: int | None
+    most: int | None  # rounds, at most, where budgets end the job
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -38,12 +38,8 @@ class Check(At[C]):
     """Holds one place of a check: as `Run`, but nothing is kept."""
 
     def agreed(self, needed: Callable[[tuple[str, ...], str], None] | None = None) -> Encoding | None:
-        """Returns the encoding that the parties agree on by names alone, at the server's place; None elsewhere.
-
-        Parameters
-        ----------
-        needed : names of a file's columns and how to begin a sentence about it -> JobError where the method misses one
-        """
+        """Returns the encoding that the parties agree on by names alone, at the server's place; None elsewhere. `needed`: names
+        of a file's columns and how to begin a sentence about it -> JobError where the method misses one."""
         spec, clients = public(self.parties.spec), {}
         for k in self.mine:
             source, header = self.parties.header(k)
@@ -58,12 +54,8 @@ class Check(At[C]):
     def notes(self, *, intercept: bool = True, split: bool = False) -> list[str]:
         """Returns lines on columns that tell nothing, or in which few cells decide, at the server's place.
 
-        A private job has none.
-
-        Raises
-        ------
-        JobError
-            A client's rows contradict the job file: as in the run, where (not `split`) all have the same columns.
+        A private job has none. Raises JobError: a client's rows contradict the job file: as in the run, where (not `split`) all
+        have the same columns.
         """
         if self.config.privacy is not None:
             return []
@@ -100,19 +92,15 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnFile(Generic[C]):
-    """Holds a client's own file, as its holder looks through it.
+    """Holds a client's own file, as its holder looks through it."""
 
-    Attributes
-    ----------
-    config, folder : the job file with all its defaults; to which its paths are relative
-    path, table : the file's path, and its rows
-    spec, encoding : the job file's facts of its columns, and the encoding of them as this file has them
-    """
-
+    # config, folder: the job file with all its defaults; to which its paths are relative
     config: C
     folder: Path
+    # path, table: the file's path, and its rows
     path: Path
     table: Table
+    # spec, encoding: the job file's facts of its columns, and the encoding of them as this file has them
     spec: Spec
     encoding: Encoding
 

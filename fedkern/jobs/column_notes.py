@@ -33,12 +33,8 @@ def exchange(
     """Exchanges what clients say of their columns; returns the server's place, and None elsewhere.
 
     A column whose constants the job file gives is taken as right: of its far cells nothing is told. `told`: columns are centred
-    by what all clients have told, as they are in a run and not in `check`.
-
-    Raises
-    ------
-    JobError
-        No file has a column that data.ignore names.
+    by what all clients have told, as they are in a run and not in `check`. Raises JobError: no file has a column that data.ignore
+    names.
     """
     ignored = at.config.data.ignore if at.config.privacy is None else []
     clients = {}

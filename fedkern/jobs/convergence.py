@@ -31,12 +31,8 @@ def exchange_settled(
     run: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()
 ) -> dict[str, bool | None]:
     """Returns the bit of each client, None for one that is gone, or that of all together; at the server, and empty elsewhere.
-
-    Parameters
-    ----------
-    movements : client that lives here -> the movement of its unknowns
-    doubted : those of them that count as unsettled, whatever moves, for their posterior does not fit their data
-    """
+    `movements`: client that lives here -> the movement of its unknowns; `doubted`: those of them that count as unsettled,
+    whatever moves, for their posterior does not fit their data."""
     settled = {k: movement is not None and movement.settled and k not in doubted for k, movement in movements.items()}
     secure = run.config.secure
     server = run.collect(Stage.asking(Settled, secure=secure), Settled, settled, lambda bit: Settled(0, int(bit)))
@@ -90,11 +86,7 @@ def own(state: Moving, names: Sequence[str]) -> Verdict:
 
 def tell_verdict(run: Run[Any], judged: Verdict | None) -> dict[int, Record]:
     """Returns the server's verdict, as summary.json has it, for each client that lives here; first in the client's own record.
-
-    Parameters
-    ----------
-    judged : at the server's place
-    """
+    `judged`: at the server's place."""
     judged = of_those_left(run.hooks, judged)
     judged = None if judged is None else guard.judged(judged)
     question = None if judged is None else verdicts.make_question(judged.converged, judged.text, judged.worst)

@@ -23,21 +23,14 @@ from . import memory
 
 
 class Load(NamedTuple):
-    """Holds the demands of a job on a card.
+    """Holds the demands of a job on a card."""
 
-    Attributes
-    ----------
-    kernels : those that its clients call on the card
-    beside : kernels that they call on the host, and why
-    fixed, a_row : bytes that stay on the card for each client, and for each of its rows
-    notes : whether a card will pay, as far as the job file tells
-    """
-
-    kernels: Sequence[str]
-    beside: Mapping[str, str]
+    kernels: Sequence[str]  # those that its clients call on the card
+    beside: Mapping[str, str]  # kernels that they call on the host, and why
+    # fixed, a_row: bytes that stay on the card for each client, and for each of its rows
     fixed: float
     a_row: float
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # whether a card will pay, as far as the job file tells
 
 
 LOWER = "algorithm.chains or algorithm.batch, or start fewer ranks a card"
@@ -57,13 +50,8 @@ ON_HOST = Used()
 
 
 def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
-    """Chooses the device of a place: the ranks of a machine that have clients take its cards in turn.
-
-    Raises
-    ------
-    DeviceError
-        A rank that has clients finds no card, or one that is too old.
-    """
+    """Chooses the device of a place: the ranks of a machine that have clients take its cards in turn. Raises DeviceError: a rank
+    that has clients finds no card, or one that is too old."""
     if kind == "cpu":
         return ON_HOST
     machine = hashlib.blake2b(socket.gethostname().encode(), digest_size=16).hexdigest() if clients else ""  # names stay at home

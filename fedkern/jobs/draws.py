@@ -29,15 +29,10 @@ SIZE = 32
 
 
 class Reference(NamedTuple):
-    """Refers from a checkpoint to its draws.
+    """Refers from a checkpoint to its draws."""
 
-    Attributes
-    ----------
-    number : the checkpoint with which the file began
-    length, digest : bytes of the file that belong to the checkpoint, and their BLAKE2b, as hexadecimal digits
-    """
-
-    number: int
+    number: int  # the checkpoint with which the file began
+    # length, digest: bytes of the file that belong to the checkpoint, and their BLAKE2b, as hexadecimal digits
     length: int
     digest: str
 

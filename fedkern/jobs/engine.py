@@ -60,12 +60,8 @@ Form = Literal["brief", "messages", "verbose"]  # of the text of a check
 
 
 def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
-    """Does the work of this place (a process, or an MPI rank) in a job.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Does the work of this place (a process, or an MPI rank) in a job. Returns the result at the server's place, None
+    elsewhere."""
     place, config = part.place, part.config
     # Follows "stopped by SIGINT" where a signal ends the work at once: until the first exchange that can be resumed.
     place.signals.advice = " before the first round; nothing is lost"
@@ -234,12 +230,7 @@ def looked_at(
     """Returns a method's answer on a job, the clients that take part, and the opening stages.
 
     The answer is None at all places but the server's. The last is the part with the job's level of disclosure control. `sizes`
-    learns the number of rows of each client that lives here and whose rows are read.
-
-    Raises
-    ------
-    JobError
-        As `run_check`.
+    learns the number of rows of each client that lives here and whose rows are read. Raises JobError: as `run_check`.
     """
     place, config = part.place, part.config
     parties = _sized(there(method, part), {} if sizes is None else sizes)

@@ -239,15 +239,8 @@ class RunFolder:
         return self._own_ground if self.own is not None and path.is_relative_to(self.own) else self._ground
 
     def own_ground(self, clients: Iterable[int], *, resume: bool) -> None:
-        """Checks that these clients' own folders are this user's, and new or of a run of fedkern; nothing is changed.
-
-        Raises
-        ------
-        HolderError
-            One is not.
-        JobError
-            One is a link.
-        """
+        """Checks that these clients' own folders are this user's, and new or of a run of fedkern; nothing is changed. Raises
+        HolderError: one is not. Raises JobError: one is a link."""
         remedy = "choose another --out, or give it a place of its own (output.client_folder = PATH)"
         for client in clients:
             home, who = self.home(client), f"client {self.names[client]!r}"
@@ -266,13 +259,8 @@ class RunFolder:
                 raise HolderError(f"{who}: {home} {text}", f"{who}: its own folder {text}")
 
     def close(self, clients: Iterable[int], *, required: bool, there: bool = False) -> None:
-        """Makes these clients' own folders the owner's alone, with all that they hold; `there`: none is made anew.
-
-        Raises
-        ------
-        HolderError
-            One cannot be closed, and it is `required`; otherwise a line is printed.
-        """
+        """Makes these clients' own folders the owner's alone, with all that they hold; `there`: none is made anew. Raises
+        HolderError: one cannot be closed, and it is `required`; otherwise a line is printed."""
         with writing(self.path):
             self._ground.make(self.path)
         for client in clients:
@@ -388,14 +376,7 @@ class RunFolder:
                 yield path, Stamp.read(head[len(MAGIC) + DIGEST :])
 
     def keep(
-        self,
-        party: int,
-        protocol: str,
-        number: int,
-        content: Record,
-        stamp: Stamp | None = None,
-        *,
-        first: int | None = None,
+        self, party: int, protocol: str, number: int, content: Record, stamp: Stamp | None = None, *, first: int | None = None
     ) -> None:
         """Writes a checkpoint, and removes older ones that are no longer needed: before `first`, by default as `spare` has it."""
         path = self._checkpoint(party, protocol, number)

@@ -27,12 +27,8 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
     same of groups that clients have in common.
 
     Numbers stand in their order and categories that have an order in theirs; other labels are sorted, which gives a multinomial
-    model its reference, and an ordinal one no order: its levels stay to be named.
-
-    Parameters
-    ----------
-    raw : the job's tables
-    read : the name of the response -> the tables of all clients
+    model its reference, and an ordinal one no order: its levels stay to be named. `raw`: the job's tables; `read`: the name of
+    the response -> the tables of all clients.
     """
     raw = _with_groups(raw, read)
     family = table(raw, "model").get("family")

@@ -37,23 +37,12 @@ class Handle:
 
     @property
     def file(self) -> int:
-        """The number of the open file.
-
-        Raises
-        ------
-        FileNotFoundError
-            It was deleted, or replaced.
-        """
+        """The number of the open file. Raises FileNotFoundError: it was deleted, or replaced."""
         return self._again() if self._file is None else self._file
 
     def append(self, data: bytes) -> None:
-        """Writes all of it, at the end where the flags say so.
-
-        Raises
-        ------
-        OSError
-            It does not fit; FileNotFoundError where the file was deleted or replaced.
-        """
+        """Writes all of it, at the end where the flags say so. Raises OSError: it does not fit; FileNotFoundError where the file
+        was deleted or replaced."""
         files.append(self.file, data)
 
     def close(self) -> None:

@@ -28,16 +28,10 @@ NPY = ("X.npy", "y.npy")  # of a folder, after which the data are called
 
 @dataclass(frozen=True)
 class Held:
-    """Holds tables in memory; see `data.memory`.
+    """Holds tables in memory; see `data.memory`."""
 
-    Attributes
-    ----------
-    clients : name -> rows, sorted by name as files are; empty: the job's own
-    own : `test` and `server`, where they are given
-    """
-
-    clients: Mapping[str, object] = field(default_factory=dict)
-    own: Mapping[str, object] = field(default_factory=dict)
+    clients: Mapping[str, object] = field(default_factory=dict)  # name -> rows, sorted by name as files are; empty: the job's own
+    own: Mapping[str, object] = field(default_factory=dict)  # `test` and `server`, where they are given
 
     @classmethod
     def of(cls, data: object, test: object, server: object) -> Held:

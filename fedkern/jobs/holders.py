@@ -60,13 +60,9 @@ def who(names: tuple[str, ...], party: int) -> str:
 def permit(config: JobConfig, parties: Parties, party: int, carrier: str | None = None, signed: Container[int] = ()) -> Binding:
     """Returns the policies that bind a client's data, or the server's own account, once every policy allows the job.
 
-    `carrier` is the place of another package that carries the messages (`place.carrier`), if one does; `signed`: the clients
-    that sign their keys of secure sums (`place.signers`).
-
-    Raises
-    ------
-    HolderError
-        One does not, or cannot be read, or a policy is required and none binds.
+    `carrier` is the place of another package that carries the messages (`place.carrier`), if one does; `signed`: the clients that
+    sign their keys of secure sums (`place.signers`). Raises HolderError: one does not, or cannot be read, or a policy is required
+    and none binds.
     """
     use, source = use_of(config), source_of(config)
     if party != SERVER:
@@ -97,12 +93,7 @@ def in_one_process(place: Place) -> bool:
 
 def alone(config: C, place: Place, bindings: Mapping[int, Binding]) -> C:
     """Returns the job as it is at this place: where all rows are in one process, and no policy binds them, nothing leaves it.
-
-    Raises
-    ------
-    JobError
-        The job's level is "none", and its rows are not in one process, or a policy binds them.
-    """
+    Raises JobError: the job's level is "none", and its rows are not in one process, or a policy binds them."""
     bound_by_policy = any(binding.policies for binding in bindings.values())
     if in_one_process(place) and not bound_by_policy:
         return config.in_one_process()
@@ -240,12 +231,8 @@ def _asking(config: JobConfig, party: int) -> str:
 def differing(name: str, policies: Iterable[Policy], near: Iterable[Near], many: Many | None = None) -> list[str]:
     """Returns warnings for a holder about earlier jobs on its data that differ by little from this one, or that are many.
 
-    Their clients were the same but for one or two, or their rows, or a column, were the same but for a few.
-
-    Raises
-    ------
-    HolderError
-        A policy forbids such a job. Others read one sentence, whichever it was: how its rows are read must not show.
+    Their clients were the same but for one or two, or their rows, or a column, were the same but for a few. Raises HolderError: a
+    policy forbids such a job. Others read one sentence, whichever it was: how its rows are read must not show.
     """
     texts, policies = _said(near), tuple(policies)
     too_many = [_many(many)] if many is not None and many.told else []
@@ -329,11 +316,7 @@ def _earlier(when: list[str]) -> str:
 def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding], *, alone: bool) -> None:
     """Refuses a job (HolderError) as its run would: by the account of a party's data, or by a too similar earlier job.
 
-    Nothing is kept.
-
-    Parameters
-    ----------
-    alone : whether all parties are this process, so that its terminal is the holder's
+    Nothing is kept. `alone`: whether all parties are this process, so that its terminal is the holder's.
     """
     use = use_of(config)
     for party, binding in bindings.items():

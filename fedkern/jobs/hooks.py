@@ -185,12 +185,8 @@ class RunHooks(Keeper):
     def permit(self, place: Place, parties: Parties, *, quiet: bool) -> None:
         """Asks the policies of all who live here whether they allow this job, before any of their data is read.
 
-        A job that a policy allows without an account (an open one, or one that protects clients) is noted there.
-
-        Raises
-        ------
-        HolderError
-            A policy does not allow the job, or cannot be read, or one is required and none binds.
+        A job that a policy allows without an account (an open one, or one that protects clients) is noted there. Raises
+        HolderError: a policy does not allow the job, or cannot be read, or one is required and none binds.
         """
         self.alone, self.quiet = place.size == 1, quiet
         self._asking = place, parties
@@ -251,12 +247,8 @@ class RunHooks(Keeper):
     def note_use(self) -> None:
         """Looks into the account of every client whose policy allows this job without one, and for an open job into every home.
 
-        A job that protects clients gets its line there at once; an open one when something is about to leave (`sending`).
-
-        Raises
-        ------
-        HolderError
-            A policy forbids an open job with clients so near those of an earlier one.
+        A job that protects clients gets its line there at once; an open one when something is about to leave (`sending`). Raises
+        HolderError: a policy forbids an open job with clients so near those of an earlier one.
         """
         use = holders.use_of(self.config)
         for party in self.clients:
@@ -277,12 +269,8 @@ class RunHooks(Keeper):
     def counting(self, parties: Parties) -> Parties:
         """Returns the same parties; where the holder's account lists an open job, its rows are sketched when they are read.
 
-        Where parties find out which rows all have (`most_ids`), `count` is called with these.
-
-        Raises
-        ------
-        HolderError
-            When rows are read: a policy forbids an open job whose rows are so near those of an earlier one.
+        Where parties find out which rows all have (`most_ids`), `count` is called with these. Raises HolderError: when rows are
+        read: a policy forbids an open job whose rows are so near those of an earlier one.
         """
 
         def rows(party: int) -> Table:
@@ -293,13 +281,8 @@ class RunHooks(Keeper):
         return replace(parties, rows=rows) if self._unnoted and self.config.most_ids is None else parties
 
     def count(self, party: int, parties: Parties, table: Table) -> None:
-        """Notes the rows that all parties have, which alone count, before anything else of them leaves.
-
-        Raises
-        ------
-        HolderError
-            A policy forbids an open job whose rows are so near those of an earlier one, begun or refused.
-        """
+        """Notes the rows that all parties have, which alone count, before anything else of them leaves. Raises HolderError: a
+        policy forbids an open job whose rows are so near those of an earlier one, begun or refused."""
         with self.between_holder_and_job(party):
             binding, spec = self.bindings[party], parties.spec_of(table.names)
             if why := holders.asked(self.config, parties, party, binding, table, spec):
@@ -374,13 +357,8 @@ class RunHooks(Keeper):
     ) -> tables.NoisyTable:
         """Returns a client's counts with noise: as they were drawn once, or drawn now and charged.
 
-        `unread`: the places that have no count, but a 0 in its stead.
-
-        Raises
-        ------
-        HolderError
-            A policy does not allow the noise, its budget does not pay for it, or the table was drawn with less noise than the job
-            may spend.
+        `unread`: the places that have no count, but a 0 in its stead. Raises HolderError: a policy does not allow the noise, its
+        budget does not pay for it, or the table was drawn with less noise than the job may spend.
         """
         where, name = self._account(party), holders.who(self.names, party)
         with self.between_holder_and_job(party), tables.alone(where):

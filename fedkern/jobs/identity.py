@@ -85,18 +85,10 @@ class Identity:
         self._locks = Locks()
 
     def begin(self, place: Place, *, resume: bool, begins: Callable[[str], None] = lambda run: None) -> None:
-        """Locks the folders, and binds them to this run; with `resume` only if they are bound to it already.
-
-        Parameters
-        ----------
-        begins : is given the id that the server has given to a new run, before any party begins to work; it raises an error where
-            that is the id of a run before
-
-        Raises
-        ------
-        JobError
-            Another job is running in a folder, or has run there; no run can be resumed; or ranks differ in `resume`.
-        """
+        """Locks the folders, and binds them to this run; with `resume` only if they are bound to it already. `begins`: is given
+        the id that the server has given to a new run, before any party begins to work; it raises an error where that is the id of
+        a run before. Raises JobError: another job is running in a folder, or has run there; no run can be resumed; or ranks
+        differ in `resume`."""
         folder, before = self.folder, dict[int, dict[str, Any]]()
         server_parties, clients = [p for p in self.parties if p == SERVER], [p for p in self.parties if p != SERVER]
         if resume and server_parties and not self._path(SERVER).exists():

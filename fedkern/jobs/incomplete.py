@@ -109,9 +109,8 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
         table = _with_empty(config, parties, table)
         if of(config) != "drop":
             return table
-        return incomplete.without(
-            table, replace(parties.spec_of(table.names), response=None, positive=None)
-        )  # which may be empty
+        # which may be empty
+        return incomplete.without(table, replace(parties.spec_of(table.names), response=None, positive=None))
 
     return replace(parties, rows=rows, header=header, test=test, server=server)
 

@@ -1,6 +1,6 @@
 """Joins rare levels of categorical covariates (`disclosure.rare`), so that a client that has some takes part.
 
-Each client has the levels of which it has too few rows, by its own holder's number too, join "other" in its tables as they are
+Each client has the levels of which it has too few rows, by its own holder's number too, join `OTHER` in its tables as they are
 read: all that looks at its rows, and tells of them, knows no other. Then all clients say which levels they cannot keep
 (`rare_levels`), and these join at all.
 """
@@ -23,7 +23,8 @@ from ..disclosure.few import join_rare as joined
 from ..disclosure.look import of_a_value
 from ..disclosure.requirement import Requirement
 from ..errors import JobError, owned
-from ..models.encoding import OTHER, Column, Encoding, Spec
+from ..labels import OTHER
+from ..models.encoding import Column, Encoding, Spec
 from . import holders
 from .holding.binding import Binding
 from .holding.policy import Policy
@@ -90,7 +91,7 @@ def join_rare(
     policies: Iterable[Policy] = (),
     earlier: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Table:
-    """Returns one client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job.
+    """Returns one client's table with `OTHER` in the place of its rare levels; `earlier`: those of an earlier job.
 
     A column all of whose levels would join has no effect any more: such levels join where the job says so, and not by default.
     """
@@ -100,20 +101,15 @@ def join_rare(
 
 
 def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:
-    """Returns 1 for each level that is asked for and that this client cannot keep, and for "other" where any level has joined."""
+    """Returns 1 for each level that is asked for and that this client cannot keep, and for `OTHER` where any level has joined."""
     gone = {name: gone_of(table.columns[name]) for name in table.names if name in table.columns}
     asked_for = rare_levels.levels_asked([*columns])
     return np.array([float(bool(gone[name]) if level == OTHER else level in gone[name]) for name, level in asked_for])
 
 
 def agreed(config: JobConfig, encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encoding:
-    """Returns the encoding with the levels that are left, "other" last of all: alone, where all have joined.
-
-    Raises
-    ------
-    JobError
-        All levels of a column have joined, and the job does not say that levels join.
-    """
+    """Returns the encoding with the levels that are left, `OTHER` last of all: alone, where all have joined. Raises JobError: all
+    levels of a column have joined, and the job does not say that levels join."""
     columns = []
     for column in encoding.columns:
         kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]

@@ -334,8 +334,8 @@ class DisclosureSection(Section):
     rare: Literal["refuse", "join"] | None = key(
         None,
         help="levels of a covariate that fewer than rows_per_value rows of a client have: refused, or they become "
-        '"other" at all clients, at level "none" by the number of "standard". Default: they join at "standard" without secure '
-        "sums, where a level is left beside them",
+        '"other (rare)" at all clients, at level "none" by the number of "standard". Default: they join at "standard" '
+        "without secure sums, where a level is left beside them",
     )
     small: Literal["refuse", "leave-out"] | None = key(
         None, help="a client whose rows are refused ends the job (the default), or the job goes on without it"
@@ -512,12 +512,12 @@ class JobConfig(Section):
 
     @property
     def can_join_levels(self) -> bool:
-        """Whether rare levels of covariates may become "other" in such a job."""
+        """Whether rare levels of covariates may become "other (rare)" in such a job."""
         return False
 
     @property
     def joins_levels(self) -> bool:
-        """Whether rare levels of covariates become "other": where the job says so, and by default at level "standard".
+        """Whether rare levels of covariates become "other (rare)": where the job says so, and by default at level "standard".
 
         With secure sums a level that is rare at one client may be in enough rows of all together.
         """

@@ -105,11 +105,8 @@ def control_line(what: str, n_bytes: int) -> Record:
 def write_early(path: Path, messages: Iterable[tuple[str, int]]) -> bool:
     """Writes the ledger of a job that has ended before its run began; returns whether it did.
 
-    It does not where the run's folder is not there, or has ledgers of an earlier start: these may be sealed.
-
-    Parameters
-    ----------
-    messages : kind and bytes of each control message
+    It does not where the run's folder is not there, or has ledgers of an earlier start: these may be sealed. `messages`: kind and
+    bytes of each control message.
     """
     messages = list(messages)
     if not messages or path.parent.exists() or not path.parent.parent.is_dir():
@@ -171,12 +168,7 @@ def _content(path: Path, most: float = math.inf) -> Iterator[bytes]:
 
 def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
     """Checks whether a ledger still begins as it was at each of these stamps; returns a note where the machine's end has cut it.
-
-    Raises
-    ------
-    JobError
-        It was altered, cut, deleted, or put back from an older copy.
-    """
+    Raises JobError: it was altered, cut, deleted, or put back from an older copy."""
     stamps = list(stamps)
     wanted = {mark for stamp in stamps for mark in (stamp.ledger, stamp.synced)}
     heads = _heads(path, {mark.length for mark in wanted})

@@ -39,18 +39,13 @@ def tables_of(path: Path, what: str) -> dict[str, Any]:
 def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
     """Writes each letter of the tables' texts in the one way that cells have (NFC).
 
-    Keys with `path` stay as they are: a disk tells apart what readers don't.
+    Keys with `path` stay as they are: a disk tells apart what readers don't. Raises JobError: two keys are one.
 
     Parameters
     ----------
     tables : those of the file
     kind : the model of the file, which knows its keys; None where all of them are the user's
     name : begins the error's text
-
-    Raises
-    ------
-    JobError
-        Two keys are one.
     """
     paths = {} if kind is None else marked_keys(kind, "path")
 

@@ -32,17 +32,9 @@ def refuse_rows(run: Opened) -> None:
 
 
 def last_state(run: Opened, begun: Callable[[Record], tuple[Stage, Any]]) -> Any:
-    """Returns the state of the server to which the answers lead.
-
-    Parameters
-    ----------
-    begun : what the parties had agreed on before the rounds -> the stage of these, and the server's state before the first answer
-
-    Raises
-    ------
-    JobError
-        The run has kept no answers, they were altered, or they are of another job.
-    """
+    """Returns the state of the server to which the answers lead. `begun`: what the parties had agreed on before the rounds -> the
+    stage of these, and the server's state before the first answer. Raises JobError: the run has kept no answers, they were
+    altered, or they are of another job."""
     path = run.path / answers.FILE
     first, *lines = answers.read(path, answers.of_summary(run))
     stage, fresh = begun(first)

@@ -70,13 +70,9 @@ value = Values[Sections[Any]]()
 
 @dataclass(frozen=True)
 class JobModel(Generic[O_co]):
-    """Holds a job with its clients.
+    """Holds a job with its clients."""
 
-    Attributes
-    ----------
-    config, names : the job file, the clients' names in the order of their numbers
-    """
-
+    # config, names: the job file, the clients' names in the order of their numbers
     config: Sections[O_co]
     names: tuple[str, ...]
 

@@ -105,12 +105,8 @@ def notes(columns: Mapping[str, Record] | None, encoding: Encoding, X: NDArray[n
     """Returns a note for each numeric column in which new rows are far from the job's.
 
     No smallest or largest cell of the job's rows has been told; the columns' centers and scales have. Where the job has neither,
-    as with standardise = "none", nothing is said.
-
-    Parameters
-    ----------
-    columns : [data.columns] of the job
-    X : (n, d) the rows, as the encoding has them
+    as with standardise = "none", nothing is said. `columns`: [data.columns] of the job; `X`: (n, d) the rows, as the encoding has
+    them.
     """
     return tuple(_notes(columns or {}, encoding, X))
 

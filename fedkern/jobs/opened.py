@@ -26,20 +26,12 @@ from .record import NAME, Reader
 
 @dataclass(frozen=True)
 class Opened:
-    """Holds the files of a run's folder.
+    """Holds the files of a run's folder."""
 
-    Attributes
-    ----------
-    config : the configuration of the job
-    files : the folder; it knows the run's id, and the digests of its readable parties' data
-    records : party -> the record in its own folder (job.json), of those that can be read here
-    summary : the summary of a run that has ended; None before, and where the server's folder is not readable
-    """
-
-    config: JobConfig
-    files: RunFolder
-    records: Mapping[int, Record]
-    summary: Record | None
+    config: JobConfig  # the configuration of the job
+    files: RunFolder  # the folder; it knows the run's id, and the digests of its readable parties' data
+    records: Mapping[int, Record]  # party -> the record in its own folder (job.json), of those that can be read here
+    summary: Record | None  # the summary of a run that has ended; None before, and where the server's folder is not readable
 
     @property
     def path(self) -> Path:
@@ -86,13 +78,8 @@ class Opened:
         return f"{self.files.run.hex()}-{'server' if party == SERVER else party}"
 
     def budget(self, party: int) -> Ledger | None:
-        """Returns the budget that holds a party's charges of this run; None where it is not here.
-
-        Raises
-        ------
-        JobError
-            It was altered.
-        """
+        """Returns the budget that holds a party's charges of this run; None where it is not here. Raises JobError: it was
+        altered."""
         path_here = self.files.home(party) / "budget.jsonl"
         account = self.account(party)
         was_here = path_here.is_file() or Path(account.get("budget", "")).parent.name == path_here.parent.name
@@ -128,17 +115,8 @@ class Opened:
 
 
 def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
-    """Opens the folder of a run, or one client's own.
-
-    Parameters
-    ----------
-    config_of : the tables of a job, as job.json has them -> its configuration
-
-    Raises
-    ------
-    JobError
-        It is none, or cannot be read.
-    """
+    """Opens the folder of a run, or one client's own. `config_of`: the tables of a job, as job.json has them -> its
+    configuration. Raises JobError: it is none, or cannot be read."""
     reader = Reader()
     record = read(folder / NAME, reader)
     about = record.get("run") if isinstance(record, dict) else None
@@ -172,35 +150,20 @@ def read(path: Path, reader: Reader | None = None) -> Any:
 
 
 class Sent(NamedTuple):
-    """Holds one line of a ledger: a message that left a client, or a rank.
-
-    Attributes
-    ----------
-    round : the message's round; None where it has none
-    to : the receiver
-    charge : steps that were paid for it
-    fields : their names; of arrays also how many numbers
-    digest : that of the ledger up to this line (BLAKE2b-128), which stamps and job.json keep
-    """
+    """Holds one line of a ledger: a message that left a client, or a rank."""
 
     protocol: str | None
-    round: int | None
+    round: int | None  # the message's round; None where it has none
     kind: str
-    to: str
+    to: str  # the receiver
     bytes: int
-    charge: int
-    fields: str
-    digest: str
+    charge: int  # steps that were paid for it
+    fields: str  # their names; of arrays also how many numbers
+    digest: str  # that of the ledger up to this line (BLAKE2b-128), which stamps and job.json keep
 
 
 def sent(path: Path) -> Iterator[Sent]:
-    """Yields all lines of a ledger, except those that a crash has cut (`torn`).
-
-    Raises
-    ------
-    JobError
-        One cannot be read.
-    """
+    """Yields all lines of a ledger, except those that a crash has cut (`torn`). Raises JobError: one cannot be read."""
     state = hashlib.blake2b(digest_size=SIZE)
     for number, line in enumerate(_lines(path), 1):
         state.update(line)
@@ -260,11 +223,7 @@ def ledgers(run: Opened) -> dict[str, Path]:
 
 def early_ledgers(folder: Path) -> dict[str, Path]:
     """Returns the ledgers of a job that ended before its run began, which has no record (job.json); none of any other folder.
-
-    Parameters
-    ----------
-    folder : where the run would be, or a client's own folder in it
-    """
+    `folder`: where the run would be, or a client's own folder in it."""
     for path in (folder, folder.resolve().parent):
         if (path / NAME).exists():
             return {}
@@ -278,36 +237,21 @@ def _ledgers_of_ranks(folder: Path) -> dict[str, Path]:
 
 
 class Kind(NamedTuple):
-    """Holds the totals of all messages of one kind that left a client, or a rank.
+    """Holds the totals of all messages of one kind that left a client, or a rank."""
 
-    Attributes
-    ----------
-    who : the sender
-    to : the receiver
-    what : the kind, as the code names it
-    fields : the fields of such a message; of arrays how many numbers
-    rounds : the first and the last; None without any
-    charge : steps that were paid for them
-    """
-
-    who: str
-    to: str
-    what: str
-    fields: str
+    who: str  # the sender
+    to: str  # the receiver
+    what: str  # the kind, as the code names it
+    fields: str  # the fields of such a message; of arrays how many numbers
     messages: int
     bytes: int
-    rounds: tuple[int, int] | None
-    charge: int
+    rounds: tuple[int, int] | None  # the first and the last; None without any
+    charge: int  # steps that were paid for them
 
 
 def kinds(paths: Mapping[str, Path]) -> Iterator[Kind]:
-    """Yields the kinds of messages that have left each owner of these ledgers, in the order in which each first did.
-
-    Raises
-    ------
-    JobError
-        A ledger cannot be read.
-    """
+    """Yields the kinds of messages that have left each owner of these ledgers, in the order in which each first did. Raises
+    JobError: a ledger cannot be read."""
     for who, path in paths.items():
         by_kind: dict[tuple[str, str], list[Sent]] = {}
         for line in sent(path):

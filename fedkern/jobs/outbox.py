@@ -117,13 +117,8 @@ class Outbox:
             return Handle(path, os.O_WRONLY | os.O_APPEND, self.ground)
 
     def _bodies(self, number: int) -> Iterable[bytes]:
-        """Yields the whole records of a file. A crash may have cut the last one: then it had not been sent.
-
-        Raises
-        ------
-        JobError
-            A record is not whole though others follow it, or is another's.
-        """
+        """Yields the whole records of a file. A crash may have cut the last one: then it had not been sent. Raises JobError: a
+        record is not whole though others follow it, or is another's."""
         data, position = self._path(number).read_bytes(), 0
         while position + RECORD.size <= len(data):
             if not data[position:].strip(b"\0"):  # the disk had got no more than the file's length: it had not been sent either

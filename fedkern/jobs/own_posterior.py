@@ -25,13 +25,8 @@ def write(folder: RunFolder, client: int, name: str, magic: bytes, about: Record
 
 
 def read(folder: Path, name: str, magic: bytes, run: str, client: str, wanted: str) -> tuple[Record, dict[str, Any]]:
-    """Reads the posterior of this run and client; `wanted`: what to give where it is not there.
-
-    Raises
-    ------
-    JobError
-        The run left no such file there, or it cannot be read.
-    """
+    """Reads the posterior of this run and client; `wanted`: what to give where it is not there. Raises JobError: the run left no
+    such file there, or it cannot be read."""
     path = folder / name
     try:
         data = path.read_bytes()

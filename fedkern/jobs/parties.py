@@ -31,37 +31,24 @@ from .site import Site, Sites
 
 @dataclass(frozen=True)
 class Parties:
-    """Holds the clients of a job, in the order that gives each its number.
+    """Holds the clients of a job, in the order that gives each its number."""
 
-    Attributes
-    ----------
-    names : the names of the clients
-    spec : the job file's facts of the columns
-    rows : client number -> its table
-    header : client number -> (its source, its column names), without reading a row
-    test : the server's test rows, or None
-    server : vertical: the server's own table, or None
-    holding : client number -> the names that policies may give its data (the file's stem, or the built-in set's), and their files
-    own : the same of the server's own files
-    specs : names of a file's columns -> the facts of them, where these differ by client
-    texts : columns that are read as text
-    site : client number -> the content of its site file
-    check : the job, a table, the facts of its columns, the client's name -> OwnFault where the method asks for more than columns
-    fingerprint : client number -> that of its file, see `fingerprint`; None for built-in data
-    """
-
-    names: tuple[str, ...]
-    spec: Spec
-    rows: Callable[[int], Table]
-    header: Callable[[int], tuple[str, tuple[str, ...]]]
-    test: Callable[[], Table | None]
+    names: tuple[str, ...]  # the names of the clients
+    spec: Spec  # the job file's facts of the columns
+    rows: Callable[[int], Table]  # client number -> its table
+    header: Callable[[int], tuple[str, tuple[str, ...]]]  # client number -> (its source, its column names), without reading a row
+    test: Callable[[], Table | None]  # the server's test rows, or None
+    # client number -> the names that policies may give its data (the file's stem, or the built-in set's), and their files
     holding: Callable[[int], DataSet]
+    # client number -> that of its file, see `fingerprint`; None for built-in data
     fingerprint: Callable[[int], str | None] = lambda client: None
-    server: Callable[[], Table | None] = lambda: None
-    own: tuple[DataSet, ...] = ()
+    server: Callable[[], Table | None] = lambda: None  # vertical: the server's own table, or None
+    own: tuple[DataSet, ...] = ()  # the same of the server's own files
+    # names of a file's columns -> the facts of them, where these differ by client
     specs: Callable[[tuple[str, ...]], Spec] | None = None
-    texts: frozenset[str] = frozenset()
-    site: Callable[[int], Site] = lambda client: Site()
+    texts: frozenset[str] = frozenset()  # columns that are read as text
+    site: Callable[[int], Site] = lambda client: Site()  # client number -> the content of its site file
+    # the job, a table, the facts of its columns, the client's name -> OwnFault where the method asks for more than columns
     check: Callable[[Any, Table, Spec, str], None] = lambda config, table, spec, client: None
 
     @property
@@ -180,13 +167,8 @@ def name_clients(config: JobConfig, names_of_files: tuple[str, ...]) -> tuple[st
 
 
 def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str]) -> Parties:
-    """Returns the parties of a job whose clients have files; `texts` are the columns that are read as text.
-
-    Raises
-    ------
-    JobError
-        No file matches, or two clients have one name.
-    """
+    """Returns the parties of a job whose clients have files; `texts` are the columns that are read as text. Raises JobError: no
+    file matches, or two clients have one name."""
     data, dialect = config.data, config.data.dialect.dialect
     files: list[tuple[str, Path]] = []
     for pattern in data.clients:
@@ -248,13 +230,8 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
 
 
 def hide(rows: Table, site: Site, spec: Spec, client: str) -> Table:
-    """Returns a client's rows without the names of columns that it alone knows: no other party hears of these.
-
-    Raises
-    ------
-    OwnFault
-        There is no such column beside the job's.
-    """
+    """Returns a client's rows without the names of columns that it alone knows: no other party hears of these. Raises OwnFault:
+    there is no such column beside the job's."""
     if not site.hidden:
         return rows
     if lacking := [name for name in site.hidden if name not in rows.names or name in spec.roles]:

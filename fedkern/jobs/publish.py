@@ -33,62 +33,40 @@ from .run import Run
 
 @dataclass(frozen=True)
 class Kept:
-    """Says where a posterior's draws were written, and how they were made.
+    """Says where a posterior's draws were written, and how they were made."""
 
-    Attributes
-    ----------
-    path : the path of `posterior.nc`; None where none was written
-    made : when, and how long it took, as ArviZ has it
-    notes : for the reader
-    """
-
-    path: Path | None
-    made: Record
-    notes: Sequence[str] = ()
+    path: Path | None  # the path of `posterior.nc`; None where none was written
+    made: Record  # when, and how long it took, as ArviZ has it
+    notes: Sequence[str] = ()  # for the reader
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Holds the server's result at the end of the rounds.
+    """Holds the server's result at the end of the rounds."""
 
-    Attributes
-    ----------
-    posterior : the released one
-    arrays : those that the digest covers
-    stop, rounds : why the rounds ended (a word of `STOPS` in `fedkern/results/verdict.py`), and how many were finished
-    chains, draws : their numbers in `posterior.nc`
-    encoding : the facts of the columns, or of the rows, that a reader needs
-    verdict : whether it has converged
-    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}, and "dropped": how many of
-        its answers are in no result, if any are; where whole clients are protected all answers count as updates, for which of
-        them were applied is secret. By default all have finished with an update in each round
-    metrics : those of the posterior on the test rows
-    privacy : client -> its certificate
-    notes : for the reader
-    more : keys of summary.json that only this method has
-    tables : files beside it, such as predictions.csv: name -> columns
-    drawn : whether `posterior.nc` is written
-    inference : the source of draws, where that is neither Markov chains nor a variational fit
-    kept : the draws, if they are on the disk already
-    """
-
-    posterior: Released
-    arrays: Mapping[str, NDArray[np.float64]]
+    posterior: Released  # the released one
+    arrays: Mapping[str, NDArray[np.float64]]  # those that the digest covers
+    # stop, rounds: why the rounds ended (a word of `STOPS` in `fedkern/results/verdict.py`), and how many were finished
     stop: str
     rounds: int
+    # chains, draws: their numbers in `posterior.nc`
     chains: int
     draws: int
-    encoding: Record = field(default_factory=dict)
-    verdict: Verdict = field(default_factory=lambda: not_judged("nothing was looked at"))
+    encoding: Record = field(default_factory=dict)  # the facts of the columns, or of the rows, that a reader needs
+    verdict: Verdict = field(default_factory=lambda: not_judged("nothing was looked at"))  # whether it has converged
+    # name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}, and "dropped": how many of its answers
+    # are in no result, if any are; where whole clients are protected all answers count as updates, for which of them were applied
+    # is secret. By default all have finished with an update in each round
     clients: Mapping[str, Record] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    privacy: Mapping[str, Record] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    more: Record = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)  # those of the posterior on the test rows
+    privacy: Mapping[str, Record] = field(default_factory=dict)  # client -> its certificate
+    notes: Sequence[str] = ()  # for the reader
+    more: Record = field(default_factory=dict)  # keys of summary.json that only this method has
+    # files beside it, such as predictions.csv: name -> columns
     tables: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
-    drawn: bool = True
-    inference: str = ""
-    kept: Kept | None = None
+    drawn: bool = True  # whether `posterior.nc` is written
+    inference: str = ""  # the source of draws, where that is neither Markov chains nor a variational fit
+    kept: Kept | None = None  # the draws, if they are on the disk already
 
 
 def keep_draws(run: Run[C], posterior: Released, chains: int, draws: int, *, drawn: bool = True, inference: str = "") -> Kept:

@@ -63,13 +63,7 @@ class Reader:
         self._shared: dict[Path, dict[str, Any]] = {}
 
     def read(self, path: Path) -> Any:
-        """Returns a record with all that it names.
-
-        Raises
-        ------
-        OSError, ValueError
-            A file cannot be read, or was altered.
-        """
+        """Returns a record with all that it names. Raises OSError or ValueError: a file cannot be read, or was altered."""
         record = json.loads(path.read_text(encoding="utf-8"))
         about = record.get("run") if isinstance(record, dict) else None
         name = about.get(SHARED) if isinstance(about, dict) else None

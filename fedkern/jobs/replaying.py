@@ -28,13 +28,8 @@ Turn = tuple[int, Event | None]
 
 
 def bound(run: Opened, parties: Parties, home: Callable[[int], tuple[Path, Ground | None]]) -> Parties:
-    """Returns the parties, whose rows are compared as they are read: by a digest that never left their holder.
-
-    Raises
-    ------
-    HolderError
-        When rows are read: they are not those of the run, or nothing here says whether they are.
-    """
+    """Returns the parties, whose rows are compared as they are read: by a digest that never left their holder. Raises
+    HolderError: when rows are read: they are not those of the run, or nothing here says whether they are."""
 
     def rows(party: int) -> Table:
         table, about = parties.rows(party), run.records.get(party, {}).get("run", {})

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.core import masked, once
 from ..algorithms.core.exchange import Ask
@@ -25,6 +24,7 @@ from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.answers import Certificate
 from ..algorithms.exchanges.columns import Summary
 from ..algorithms.exchanges.compare import compare, find_twins, table_of
+from ..arrays import Array
 from ..data.design import describe
 from ..data.faults import Faults
 from ..data.header import naming_rows
@@ -52,8 +52,6 @@ from .progress import Progress
 from .stage import Stage, column_sums_stage, counts_stage, rare_levels_stage
 from .watch import Lines, Watch
 
-Array = NDArray[np.float64]
-
 LOG = logging.getLogger(__name__)
 
 S = TypeVar("S")
@@ -69,58 +67,38 @@ Answered = Ended[once.Server[A], once.Client[Q, A]]
 
 @dataclass(frozen=True)
 class Output:
-    """Says where a run writes, and how much it prints.
+    """Says where a run writes, and how much it prints."""
 
-    Attributes
-    ----------
-    folder : the folder of the run's files; None writes nothing
-    resume : go on from the last checkpoint in it
-    quiet : no progress
-    warn : is given each warning for the holder of this place, where that is another organisation's and has no terminal here
-    replays : an earlier run of the same job, whose answers are computed again; no checkpoint and no log of them is written
-    """
-
-    folder: Path | None = None
-    resume: bool = False
-    quiet: bool = False
+    folder: Path | None = None  # the folder of the run's files; None writes nothing
+    resume: bool = False  # go on from the last checkpoint in it
+    quiet: bool = False  # no progress
+    # is given each warning for the holder of this place, where that is another organisation's and has no terminal here
     warn: Callable[[str], None] | None = None
+    # an earlier run of the same job, whose answers are computed again; no checkpoint and no log of them is written
     replays: Opened | None = None
 
 
 @dataclass(frozen=True)
 class Part(Generic[C]):
-    """Holds the part of one place in a job.
+    """Holds the part of one place in a job."""
 
-    Attributes
-    ----------
-    place : a process, or an MPI rank
-    config : the job file with all its defaults
-    folder : to which the job's paths are relative
-    held : tables in memory that stand in the place of the job's files
-    apart : whether a check in one process asks of clients' rows what is asked where parties are apart
-    """
-
-    place: Place
-    config: C
-    folder: Path
-    held: Held | None = None
-    apart: bool = False
+    place: Place  # a process, or an MPI rank
+    config: C  # the job file with all its defaults
+    folder: Path  # to which the job's paths are relative
+    held: Held | None = None  # tables in memory that stand in the place of the job's files
+    apart: bool = False  # whether a check in one process asks of clients' rows what is asked where parties are apart
 
 
 @dataclass(frozen=True)
 class At(Generic[C]):
-    """Holds the state of one place, in a run and in a check.
+    """Holds the state of one place, in a run and in a check."""
 
-    Attributes
-    ----------
-    part, parties : the work, and who does it
-    stages : all that may be exchanged: as far as the job file tells them, and those of the model once it is known
-    summaries : the clients that take part by a summary, and how many numbers each may tell
-    """
-
+    # part, parties: the work, and who does it
     part: Part[C]
     parties: Parties
+    # all that may be exchanged: as far as the job file tells them, and those of the model once it is known
     stages: tuple[Stage, ...]
+    # the clients that take part by a summary, and how many numbers each may tell
     summaries: Mapping[int, int] = field(default_factory=dict, kw_only=True)
 
     @property
@@ -154,16 +132,8 @@ class At(Generic[C]):
 
     def exchange(self, stage: Stage, start: Callable[[], tuple[S, ServerEffects]], clients: Mapping[int, K]) -> Ended[S, K]:
         """Runs one stage; returns the last states of the server (None where it does not live) and of the clients that live here.
-
-        Parameters
-        ----------
-        start : makes the server's first state, where the server lives
-
-        Raises
-        ------
-        RuntimeError
-            `fedkern check` does not say that this stage is part of the job.
-        """
+        `start`: makes the server's first state, where the server lives. Raises RuntimeError: `fedkern check` does not say that
+        this stage is part of the job."""
         if all(stage.words != listed.words for listed in self.stages):
             raise RuntimeError(f"{stage.protocol.name}: `fedkern check` does not list this exchange, or not with these messages")
         started = start() if self.place.is_server else None
@@ -223,28 +193,18 @@ class At(Generic[C]):
 
 @dataclass(frozen=True)
 class Run(At[C]):
-    """Holds one place in a job that runs.
+    """Holds one place in a job that runs."""
 
-    Attributes
-    ----------
-    hooks : its work beside computing
-    output : where it writes
-    stages_of : model -> the stages that a job of this method has once its model is known
-    used : the device on which the clients that live here compute
-    lines : makes the lines of the server's rounds; None prints none
-    hiders : client -> what masks its answers at this start, in a job with secure sums; it counts them, through all stages
-    verified : client -> the keys and identities of this start, by which its masks are made
-    judges : whether rules on sums are judged on all clients' rows together
-    """
-
-    hooks: RunHooks
-    output: Output
-    stages_of: Callable[[Any], Sequence[Stage]]
-    used: Used = ON_HOST
-    lines: Lines[Any] | None = None
+    hooks: RunHooks  # its work beside computing
+    output: Output  # where it writes
+    stages_of: Callable[[Any], Sequence[Stage]]  # model -> the stages that a job of this method has once its model is known
+    used: Used = ON_HOST  # the device on which the clients that live here compute
+    lines: Lines[Any] | None = None  # makes the lines of the server's rounds; None prints none
+    # client -> what masks its answers at this start, in a job with secure sums; it counts them, through all stages
     hiders: Mapping[int, masked.Hider] = field(default_factory=dict)
+    # client -> the keys and identities of this start, by which its masks are made
     verified: Mapping[int, sum_keys.Client] = field(default_factory=dict)
-    judges: bool = False
+    judges: bool = False  # whether rules on sums are judged on all clients' rows together
 
     def with_model(self, model: object) -> Run[C]:
         """Returns the run once its model is known: the stages of the model may be exchanged."""
@@ -349,13 +309,8 @@ class Run(At[C]):
         self.refuse_few(k, table, _with_categories(spec, categories))
 
     def _judge_sums(self, encoding: Encoding, tables: Mapping[int, Table], spec: Spec, categories: Collection[str]) -> None:
-        """Judges rules on sums on all clients' rows together, which each adds up itself, before any sum leaves.
-
-        Raises
-        ------
-        OwnFault
-            A sum would be one over few rows.
-        """
+        """Judges rules on sums on all clients' rows together, which each adds up itself, before any sum leaves. Raises OwnFault:
+        a sum would be one over few rows."""
         requirement, facts, numbers_of, n = (
             self.config.requirement,
             totals.agreed(spec, encoding),

@@ -27,10 +27,7 @@ UNSIGNED = (
     "nobody signs them here: a server that was changed can put its own in their",
     f"place, and read each client's numbers; so it {LIMIT}",
 )
-SIGNED = (
-    "each site signs its own, and knows the others' by their fingerprints:",
-    f"so it {LIMIT} that has told them",
-)
+SIGNED = ("each site signs its own, and knows the others' by their fingerprints:", f"so it {LIMIT} that has told them")
 
 
 TOGETHER = (
@@ -53,7 +50,7 @@ def check_number(names: Sequence[str]) -> None:
 def describe(
     place: Place, names: Sequence[str], *, units: bool = False, singly: str = "", response: str = "", additive: bool = False
 ) -> Iterator[str]:
-    """Yields lines on secure sums, for `fedkern check`.
+    """Yields lines on secure sums, for `fedkern check`. Raises JobError: there are too few clients.
 
     Parameters
     ----------
@@ -61,11 +58,6 @@ def describe(
     singly : what each client sends of itself all the same, one by one, since the job names it
     response : what each client compares beside its columns with all others together: "response", "times", or nothing
     additive : whether rules on sums can be judged on all clients' rows together
-
-    Raises
-    ------
-    JobError
-        There are too few clients.
     """
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"
@@ -129,13 +121,8 @@ def _stage_of_keys(n_clients: int) -> Stage:
 def begin(run: Run[C]) -> Run[C]:
     """Returns the run, in a job with masks with secrets that its clients share pair by pair.
 
-    These are new at every start, and kept nowhere.
-
-    Raises
-    ------
-    JobError
-        Too few clients take part, or another's key is not signed by it. Nothing of a row has left a client before, and nothing
-        of it leaves one that misses another's signature.
+    These are new at every start, and kept nowhere. Raises JobError: too few clients take part, or another's key is not signed by
+    it. Nothing of a row has left a client before, and nothing of it leaves one that misses another's signature.
     """
     if run.config.secure:
         check_number(run.names)

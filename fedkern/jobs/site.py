@@ -56,20 +56,15 @@ class SiteFile(Section):
 
 @dataclass(frozen=True)
 class Site:
-    """Holds the content of a client's site file; by default nothing.
+    """Holds the content of a client's site file; by default nothing."""
 
-    Attributes
-    ----------
-    path, policy, signing_key : absolute paths that exist
-    structure : of the client's rows alone
-    """
-
+    # path, policy, signing_key: absolute paths that exist
     path: Path | None = None
     policy: Path | None = None
     threads: int | None = None
     dialect: Dialect | None = None
     signing_key: Path | None = None
-    structure: Structure | None = None
+    structure: Structure | None = None  # of the client's rows alone
 
     @property
     def hidden(self) -> frozenset[str]:
@@ -79,16 +74,10 @@ class Site:
 
 @dataclass(frozen=True)
 class Sites:
-    """Finds the site files that a place can see.
+    """Finds the site files that a place can see."""
 
-    Attributes
-    ----------
-    folder : the folder of the job
-    names : the names of all clients
-    """
-
-    folder: Path
-    names: tuple[str, ...]
+    folder: Path  # the folder of the job
+    names: tuple[str, ...]  # the names of all clients
 
     @cached_property
     def given(self) -> Path | None:
@@ -97,13 +86,8 @@ class Sites:
         return Path(text).expanduser().absolute() if text else None
 
     def of(self, client: str) -> Site:
-        """Returns a client's site.
-
-        Raises
-        ------
-        OwnFault
-            It cannot be read, has a key that does not exist, or names a file that is not there.
-        """
+        """Returns a client's site. Raises OwnFault: it cannot be read, has a key that does not exist, or names a file that is not
+        there."""
         path = self._file(client)
         if path is None:
             return Site()
@@ -114,13 +98,8 @@ class Sites:
             raise OwnFault(f"client {client!r}: {text}", f"client {client!r}: {path}: {fault}") from None
 
     def whose(self) -> str:
-        """Returns the client that the site file beside the job names: it is the one of this machine.
-
-        Raises
-        ------
-        JobError
-            There is no such file, or it does not say whose it is.
-        """
+        """Returns the client that the site file beside the job names: it is the one of this machine. Raises JobError: there is no
+        such file, or it does not say whose it is."""
         path = self.folder / SHARED if self.given is None or self.given.is_dir() else self.given
         if not os.path.exists(path):
             what = f'{path} is not there: write client = "NAME" and path = "FILE" into it; the job\'s clients are'
@@ -132,13 +111,8 @@ class Sites:
         return client
 
     def own(self) -> SiteFile:
-        """Returns what the site file beside the job says, whatever the job; paths in it begin at the file.
-
-        Raises
-        ------
-        JobError
-            There is none, or it cannot be read.
-        """
+        """Returns what the site file beside the job says, whatever the job; paths in it begin at the file. Raises JobError: there
+        is none, or it cannot be read."""
         path = self.folder / SHARED if self.given is None or self.given.is_dir() else self.given
         content = self._said(path)
         key = _there(path, "signing_key", content.signing_key)
@@ -148,11 +122,7 @@ class Sites:
         """Yields the paths and policies of all site files that a client could find here, whatever the clients are called.
 
         What they name need not be there: they may be of another machine. A file that this user may not read is nobody's here.
-
-        Raises
-        ------
-        JobError
-            A file is no site file.
+        Raises JobError: a file is no site file.
         """
         if self.given is None:
             paths = [*sorted((self.folder / EACH).glob("*.toml")), self.folder / SHARED]

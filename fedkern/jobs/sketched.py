@@ -13,6 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..data.cells import MISSING, Cells, Text, floats, labels, plain
 from ..data.design import column_of, with_event
 from ..data.formula import looked_at
@@ -23,13 +24,13 @@ from ..data.table import Table, as_written
 from ..disclosure.look import weights, with_splines
 from ..disclosure.measures import MANY, n_values
 from ..errors import FedkernError
-from ..models.encoding import OTHER, Column, Spec
+from ..labels import OTHER
+from ..models.encoding import Column, Spec
 from ..privacy.sketch import Sketch, mix_bits
 from .holding.columns import Columns, Rows
 from .keys import JobConfig
 from .secret import mark_of
 
-Floats = NDArray[np.float64]
 Numbers = NDArray[np.uint64]
 _WORD = np.dtype("<u8")
 
@@ -69,7 +70,7 @@ def _numbers(table: Table, key: bytes) -> Numbers:
     return np.frombuffer(b"".join(_digest(line.strip(), key) for line in written), _WORD).astype(np.uint64)
 
 
-def _columns(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Iterator[tuple[str, Floats]]:
+def _columns(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Iterator[tuple[str, Array]]:
     """Yields the columns (n,) that a job makes of a table, with their names: each level of a column of labels is one."""
     try:
         table, spec = looked_at(table, spec)
@@ -95,7 +96,7 @@ def _columns(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Iterato
             yield name, (_values(table.columns[name], key) >> np.uint64(11)).astype(np.float64)
 
 
-def _relative(weight: Floats) -> Floats:
+def _relative(weight: Array) -> Array:
     """Returns weights, of which more than half are 1 if so many are the same: twice the weight of all is no other weight."""
     if not len(weight):
         return weight

@@ -13,16 +13,10 @@ FILE = "so-far.json"  # in the server's folder
 
 
 class SoFar(NamedTuple):
-    """Holds a posterior without some clients.
+    """Holds a posterior without some clients."""
 
-    Attributes
-    ----------
-    without : their names
-    parameters : name -> mean, sd, q05, q95
-    """
-
-    without: list[str]
-    parameters: Mapping[str, Mapping[str, float]]
+    without: list[str]  # their names
+    parameters: Mapping[str, Mapping[str, float]]  # name -> mean, sd, q05, q95
 
     def describe(self) -> Iterator[str]:
         """Yields it as a table."""

@@ -29,37 +29,25 @@ class Sized(Shape):
 
 @dataclass(frozen=True)
 class Stage:
-    """Describes one exchange of a job, before it happens.
+    """Describes one exchange of a job, before it happens."""
 
-    Attributes
-    ----------
-    protocol, dims : all that a transport knows of its algorithm; the sizes of its messages
-    rounds : their number, if it is known before, for the progress
-    resumable : whether checkpoints are made of it, from which an interrupted run goes on
-    times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)
-    by_chance : whether chance or speed decides whom a round asks: such numbers are means over the clients
-    runs : how often the stage comes for one client, with all its messages
-    in_turn : whether its questions go to one client after another, each when the one before has answered
-    alias : its name in ledgers and folders where the same stage comes once more
-    sums : how clients mask their answers, of which the server gets only the sum; None: as they are
-    trips : how many questions, or groups of them that are asked at once, wait for one another: as many as the job's plan fixes,
-        or as such jobs usually take; None: not known before
-    usually : whether `trips` is what is usual
-    agreed : what the parties have agreed on before, where the result hangs on the order of answers, which the server then keeps
-    """
-
+    # protocol, dims: all that a transport knows of its algorithm; the sizes of its messages
     protocol: Protocol[Any, Any]
     dims: Mapping[str, int] = field(default_factory=dict)
-    rounds: int | None = None
-    resumable: bool = False
+    rounds: int | None = None  # their number, if it is known before, for the progress
+    resumable: bool = False  # whether checkpoints are made of it, from which an interrupted run goes on
+    # how often a message comes at most in the job, where that is not once a round (or once, without rounds)
     times: Mapping[type[Message], int] = field(default_factory=dict)
-    by_chance: bool = False
-    runs: int = 1
-    in_turn: bool = False
-    alias: str = ""
-    sums: Sums | None = None
+    by_chance: bool = False  # whether chance or speed decides whom a round asks: such numbers are means over the clients
+    runs: int = 1  # how often the stage comes for one client, with all its messages
+    in_turn: bool = False  # whether its questions go to one client after another, each when the one before has answered
+    alias: str = ""  # its name in ledgers and folders where the same stage comes once more
+    sums: Sums | None = None  # how clients mask their answers, of which the server gets only the sum; None: as they are
+    # how many questions, or groups of them that are asked at once, wait for one another: as many as the job's plan fixes, or as
+    # such jobs usually take; None: not known before
     trips: int | None = None
-    usually: bool = False
+    usually: bool = False  # whether `trips` is what is usual
+    # what the parties have agreed on before, where the result hangs on the order of answers, which the server then keeps
     agreed: Record | None = None
 
     @classmethod

@@ -26,31 +26,19 @@ def boot() -> bytes:
 
 
 class Stamp(NamedTuple):
-    """Says whose a file is, and how far its party's logs were; a field is all zeros where it does not apply.
+    """Says whose a file is, and how far its party's logs were; a field is all zeros where it does not apply."""
 
-    Attributes
-    ----------
-    job : digest of the job, without the keys that a resumed run may change
-    run : id of the run
-    party : digest of the party's name
-    rows : keyed digest of all that the party was given: its rows, its file of a prior
-    place : digest of the name of the file
-    budget : how far the party's budget.jsonl has been read or written
-    ledger, synced : the mark of the ledger of the party's messages, and of its part that is surely on the disk
-    boot : the id of the machine's last start
-    layout : digest of how the state is kept: its fields, their types and shapes when the rounds begin
-    """
-
-    job: bytes = bytes(32)
-    run: bytes = bytes(16)
-    party: bytes = bytes(16)
-    rows: bytes = bytes(32)
-    place: bytes = bytes(16)
-    budget: Mark = Mark()
+    job: bytes = bytes(32)  # digest of the job, without the keys that a resumed run may change
+    run: bytes = bytes(16)  # id of the run
+    party: bytes = bytes(16)  # digest of the party's name
+    rows: bytes = bytes(32)  # keyed digest of all that the party was given: its rows, its file of a prior
+    place: bytes = bytes(16)  # digest of the name of the file
+    budget: Mark = Mark()  # how far the party's budget.jsonl has been read or written
+    # ledger, synced: the mark of the ledger of the party's messages, and of its part that is surely on the disk
     ledger: Mark = Mark()
     synced: Mark = Mark()
-    boot: bytes = bytes(16)
-    layout: bytes = bytes(16)
+    boot: bytes = bytes(16)  # the id of the machine's last start
+    layout: bytes = bytes(16)  # digest of how the state is kept: its fields, their types and shapes when the rounds begin
 
     def pack(self) -> bytes:
         """Returns the stamp as bytes, `LENGTH` of them."""

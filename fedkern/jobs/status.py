@@ -20,48 +20,31 @@ from .so_far import SoFar
 
 
 class Client(NamedTuple):
-    """Holds the state of a client, as far as its files can be read here.
-
-    Attributes
-    ----------
-    did : its present work, or how it has ended
-    messages : the number of messages that have left it
-    last : the last of them, in words
-    ago : seconds since then
-    steps, epsilon, cap : the charges of its budget for this run; None where that is not here, or nothing is claimed
-    """
+    """Holds the state of a client, as far as its files can be read here."""
 
     name: str
-    did: str
-    messages: int
-    last: str
-    ago: float | None
+    did: str  # its present work, or how it has ended
+    messages: int  # the number of messages that have left it
+    last: str  # the last of them, in words
+    ago: float | None  # seconds since then
+    # steps, epsilon, cap: the charges of its budget for this run; None where that is not here, or nothing is claimed
     steps: int | None = None
     epsilon: float | None = None
     cap: float | None = None
 
 
 class Status(NamedTuple):
-    """Holds the state of a run.
+    """Holds the state of a run."""
 
-    Attributes
-    ----------
-    state : "running", "interrupted" or "finished"
-    round, rounds : the last one that the server has finished, and of how many (or "budget")
-    since : the round after which all of them began anew, without a client that was lost; else 0
-    checkpoint : when the last one was made, in seconds before now, and its number; None without any
-    verdict : the verdict of a run that has ended
-    so_far : the posterior without clients that are waited for, where the run has written it
-    """
-
-    state: str
+    state: str  # "running", "interrupted" or "finished"
+    # round, rounds: the last one that the server has finished, and of how many (or "budget")
     round: int
     rounds: int | str
-    checkpoint: tuple[int, float] | None
-    verdict: str | None
+    checkpoint: tuple[int, float] | None  # when the last one was made, in seconds before now, and its number; None without any
+    verdict: str | None  # the verdict of a run that has ended
     clients: list[Client]
-    since: int = 0
-    so_far: SoFar | None = None
+    since: int = 0  # the round after which all of them began anew, without a client that was lost; else 0
+    so_far: SoFar | None = None  # the posterior without clients that are waited for, where the run has written it
 
     def describe(self) -> Iterator[str]:
         """Yields the state in words, line by line."""

@@ -61,26 +61,15 @@ class Key:
 
 @dataclass(frozen=True)
 class NoisyTable:
-    """Holds counts with noise.
+    """Holds counts with noise."""
 
-    Attributes
-    ----------
-    job : the name of its draw in budgets
-    mechanism : the mechanism of the noise
-    counts : the counts of the places, with noise
-    drawn : date and time
-    mark : keyed digest of the counts without noise, which tells its holder whether they have changed since
-    unread : places whose count could not be read: their numbers are noise alone, for good
-    path : the table's file
-    """
-
-    job: str
-    mechanism: Mechanism
-    counts: tuple[int, ...]
-    drawn: str
-    mark: str
-    unread: tuple[int, ...] = ()
-    path: Path = Path()
+    job: str  # the name of its draw in budgets
+    mechanism: Mechanism  # the mechanism of the noise
+    counts: tuple[int, ...]  # the counts of the places, with noise
+    drawn: str  # date and time
+    mark: str  # keyed digest of the counts without noise, which tells its holder whether they have changed since
+    unread: tuple[int, ...] = ()  # places whose count could not be read: their numbers are noise alone, for good
+    path: Path = Path()  # the table's file
 
 
 def now() -> str:
@@ -96,13 +85,8 @@ def mark_of(counts: Counts, key: bytes) -> str:
 
 
 def find(account: Account, key: Key) -> NoisyTable | None:
-    """Finds the table, wherever the account of these data lies or may have lain before; None where none was drawn.
-
-    Raises
-    ------
-    JobError
-        It exists and cannot be read.
-    """
+    """Finds the table, wherever the account of these data lies or may have lain before; None where none was drawn. Raises
+    JobError: it exists and cannot be read."""
     places = [(account.folder, account.data)]
     places += [(path.parent, data) for path, names in account.known.items() for data in sorted(names)]
     for folder, data in places:

@@ -25,27 +25,17 @@ END, EXIT = 1, 1  # of the last exchange's end, which travels with its question 
 
 @dataclass(frozen=True)
 class Trips:
-    """Counts what a job needs of a relay, at most.
+    """Counts what a job needs of a relay, at most."""
 
-    Attributes
-    ----------
-    site : requests to each site
-    path : requests that wait for one another: more than those to a site where clients work in turn
-    by_chance : whether `site` is a mean over the clients, since chance decides whom a round asks
-    expected : requests that wait for one another, where the job's plan fixes them or such jobs usually take so many; None: only
-        the most is known
-    usually : whether `expected` is what is usual, and not exact
-    in_turn : whether clients work one after another
-    wrapping : bytes that a site's requests and replies have beside its messages
-    """
-
-    site: int
-    path: int
-    by_chance: bool
-    wrapping: int
+    site: int  # requests to each site
+    path: int  # requests that wait for one another: more than those to a site where clients work in turn
+    by_chance: bool  # whether `site` is a mean over the clients, since chance decides whom a round asks
+    wrapping: int  # bytes that a site's requests and replies have beside its messages
+    # requests that wait for one another, where the job's plan fixes them or such jobs usually take so many; None: only the most
+    # is known
     expected: int | None = None
-    usually: bool = False
-    in_turn: bool = False
+    usually: bool = False  # whether `expected` is what is usual, and not exact
+    in_turn: bool = False  # whether clients work one after another
 
 
 def count_trips(

@@ -18,16 +18,10 @@ State = TypeVar("State")
 
 
 class Line(NamedTuple):
-    """Holds a line of metrics.jsonl.
+    """Holds a line of metrics.jsonl."""
 
-    Attributes
-    ----------
-    content : beside the round and the seconds
-    words : the part that the terminal shows
-    """
-
-    content: Record
-    words: str
+    content: Record  # beside the round and the seconds
+    words: str  # the part that the terminal shows
 
 
 # The server's state after a new round, and whether a measurement is due -> a line, if there is something to say.
@@ -36,23 +30,14 @@ Lines = Callable[[State, bool], Line | None]
 
 @dataclass
 class Watch(Generic[State]):
-    """Follows the server's state.
+    """Follows the server's state."""
 
-    Attributes
-    ----------
-    line : makes the method's line for a state
-    every : rounds between two measurements; the last round has one too
-    write : takes each line of metrics.jsonl
-    timed : whether lines tell the seconds. Not in a private job: how long clients compute is not covered by epsilon.
-    turns : of the last state that was seen: its rounds, or `turns` of one whose rounds wait for the slowest
-    """
-
-    line: Lines[State]
-    every: int
-    write: Callable[[Record], None]
+    line: Lines[State]  # makes the method's line for a state
+    every: int  # rounds between two measurements; the last round has one too
+    write: Callable[[Record], None]  # takes each line of metrics.jsonl
     progress: Progress
-    timed: bool
-    turns: int = 0
+    timed: bool  # whether lines tell the seconds. Not in a private job: how long clients compute is not covered by epsilon.
+    turns: int = 0  # of the last state that was seen: its rounds, or `turns` of one whose rounds wait for the slowest
     _began: float = field(default_factory=time.monotonic)
 
     def __call__(self, state: Any) -> None:

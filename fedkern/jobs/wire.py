@@ -87,13 +87,8 @@ def describe_messages(
 
 
 def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | None = None) -> Iterator[str]:
-    """Yields the messages and bytes that the whole job sends.
-
-    Parameters
-    ----------
-    n_clients, stages, spec : as in `describe_messages`
-    rounds : at most, where budgets end the job
-    """
+    """Yields the messages and bytes that the whole job sends. `n_clients`, `stages`, `spec`: as in `describe_messages`; `rounds`:
+    at most, where budgets end the job."""
     ways, all_bytes = count(n_clients, stages, spec, rounds)
     most = "on average" if any(stage.by_chance for stage in stages) else "at most"
     yield f"each client in the whole job, {most} (not counted: answers without content, checkpoints, long texts)"

@@ -62,12 +62,7 @@ class Philox4x32(BitGenerator):
 
     def jumped(self, jumps: int = 1) -> Philox4x32:
         """Returns a generator at the same place of step + `jumps`, whose numbers this one never gives: its own repeat after 2^65.
-
-        Raises
-        ------
-        ValueError
-            `jumps` is below 0, or the step would be 2^32 or more.
-        """
+        Raises ValueError: `jumps` is below 0, or the step would be 2^32 or more."""
         jumps = index(jumps)
         if not 0 <= jumps < 2**32 - self._counter["step"]:
             raise ValueError(f"rng.bit_generator: step {self._counter['step']} + jumps {jumps} must be below 2^32, jumps >= 0")
@@ -76,13 +71,7 @@ class Philox4x32(BitGenerator):
         return _restore(type(self), state)
 
     def spawn(self, n_children: int) -> NoReturn:
-        """Refuses: a key has no children.
-
-        Raises
-        ------
-        TypeError
-            Always, as NumPy's generators without a `SeedSequence`.
-        """
+        """Refuses: a key has no children. Raises TypeError: Always, as NumPy's generators without a `SeedSequence`."""
         raise TypeError(
             "rng.bit_generator: a key has no children; make each its own key, by rng.key(seed, stream, chain) of another chain "
             "or of a child of a SeedSequence, or give another step or client"
@@ -100,15 +89,7 @@ def _restore(kind: type[Philox4x32], state: Mapping[str, Any]) -> Philox4x32:
 
 
 def _within(name: str, value: object, size: int) -> int:
-    """Returns an integer in [0, size).
-
-    Raises
-    ------
-    TypeError
-        It is no integer.
-    ValueError
-        It is outside.
-    """
+    """Returns an integer in [0, size). Raises TypeError: it is no integer. Raises ValueError: it is outside."""
     number: int | None = None
     if hasattr(value, "__index__") and not np.ndim(value):  # type: ignore[arg-type]  # of any object
         number = index(value)

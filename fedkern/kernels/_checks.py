@@ -19,22 +19,14 @@ NAMES: Mapping[str, object] = MappingProxyType({"inf": math.inf, "index": operat
 
 @dataclass(frozen=True)
 class Domain:
-    """Describes which values a scalar may have, by expressions in `x` from which the call of a kernel is compiled.
+    """Describes which values a scalar may have, by expressions in `x` from which the call of a kernel is compiled."""
 
-    Attributes
-    ----------
-    words : the part of an error's text between the name and the value
-    test : an expression that holds where x is allowed; "": the caller checks
-    passed : an expression for the value that backends get
-    codes : for a choice: name -> the value that backends get
-    whole : the first and the last of whole numbers that are in the domain and are passed on as they are: a bound call compares
-        with these alone
-    """
-
-    words: str = ""
-    test: str = ""
-    passed: str = "x"
-    codes: Mapping[str, int] | None = None
+    words: str = ""  # the part of an error's text between the name and the value
+    test: str = ""  # an expression that holds where x is allowed; "": the caller checks
+    passed: str = "x"  # an expression for the value that backends get
+    codes: Mapping[str, int] | None = None  # for a choice: name -> the value that backends get
+    # the first and the last of whole numbers that are in the domain and are passed on as they are: a bound call compares with
+    # these alone
     whole: tuple[int, int] | None = None
 
     @cached_property
@@ -50,16 +42,9 @@ class Domain:
         return "a number" if "float(" in self.passed else self.may_be
 
     def check(self, kernel: str, name: str, value: object) -> None:
-        """Raises an error for a value that backends may not get; the text names the argument, the domain and the value.
-
-        Raises
-        ------
-        TypeError
-            The value can't be compared with the domain, or can't be passed on: a word or an array in the place of a number, a
-            fraction in that of an integer.
-        ValueError
-            A value outside the domain.
-        """
+        """Raises an error for a value that backends may not get; the text names the argument, the domain and the value. Raises
+        TypeError: the value can't be compared with the domain, or can't be passed on: a word or an array in the place of a
+        number, a fraction in that of an integer. Raises ValueError: a value outside the domain."""
         self.check_kind(kernel, name, value)
         require(kernel, self.has(value), name, self.words, describe(value))
 
@@ -146,18 +131,11 @@ MADE = Domain()  # no argument of the public function, but made of others
 
 @dataclass(frozen=True)
 class Together:
-    """Groups scalars that are refused in one sentence.
+    """Groups scalars that are refused in one sentence."""
 
-    Attributes
-    ----------
-    names : the scalars, in the order in which the sentence tells their values
-    words : the condition, as the sentence has it
-    test : an expression in their names that must hold beside their domains
-    """
-
-    names: tuple[str, ...]
-    words: str
-    test: str = ""
+    names: tuple[str, ...]  # the scalars, in the order in which the sentence tells their values
+    words: str  # the condition, as the sentence has it
+    test: str = ""  # an expression in their names that must hold beside their domains
 
 
 def refuse(kernel: str, domains: Mapping[str, Domain], together: Iterable[Together], values: Mapping[str, object]) -> None:
@@ -212,18 +190,9 @@ def device_of(value: Any, who: str) -> int:
 
 
 def as_numpy(value: Any, who: str) -> np.ndarray:
-    """Returns a NumPy array in the memory of another library's array.
-
-    Parameters
-    ----------
-    value : an object with `__dlpack__` and `__dlpack_device__`
-    who : the beginning of an error's text
-
-    Raises
-    ------
-    TypeError
-        It lies on a device, or NumPy can't take it: it has a type that NumPy has not, or asks for a gradient.
-    """
+    """Returns a NumPy array in the memory of another library's array. `value`: an object with `__dlpack__` and
+    `__dlpack_device__`; `who`: the beginning of an error's text. Raises TypeError: it lies on a device, or NumPy can't take it:
+    it has a type that NumPy has not, or asks for a gradient."""
     device = device_of(value, who)
     if device != CPU:
         remedy = "kernels.from_dlpack makes a CuPy array of it, or copy it to this machine's memory first"

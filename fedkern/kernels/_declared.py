@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Vector
 from . import _rows as of
 from ._jets import chain, chain_two, number, where
 from ._rows import HALF_LOG_TAU, MOST_ETA, expit, special
 
-Vector = NDArray[np.float64]
 FAR = 300.0  # of a logarithm whose exponential is squared
 
 

@@ -106,13 +106,8 @@ def _complete(function: object, kernels: Sequence[Kernel], parameters: str, retu
 
 
 def example_of(*kernels: Kernel) -> str:
-    """Returns the examples of records as one doctest, which begins with its imports.
-
-    Raises
-    ------
-    TypeError
-        A record has no example of its public function.
-    """
+    """Returns the examples of records as one doctest, which begins with its imports. Raises TypeError: a record has no example of
+    its public function."""
     for kernel in kernels:
         if f"{kernel.public}(" not in kernel.example:
             raise TypeError(f"{kernel.name}: its record has no example of {kernel.public}; write one in `example`")

@@ -66,24 +66,14 @@ _named = cache(str)  # a type, whose name takes NumPy some microseconds
 
 @dataclass(frozen=True)
 class Array:
-    """Describes an array argument.
+    """Describes an array argument."""
 
-    Attributes
-    ----------
-    name : as in the public function
-    shape : one symbol a dimension; "2*d" in an output is twice the size d
-    dtypes : the types that it may have; an output that is allocated has the first
-    optional : may be None
-    like : the first input, where the type must be the same; then an output that is allocated has it
-    second : a scalar; where it is not 0, an output that is allocated has the second of its types
-    """
-
-    name: str
-    shape: tuple[str, ...]
-    dtypes: tuple[np.dtype[Any], ...] = FLOATS
-    optional: bool = False
-    like: str = ""
-    second: str = ""
+    name: str  # as in the public function
+    shape: tuple[str, ...]  # one symbol a dimension; "2*d" in an output is twice the size d
+    dtypes: tuple[np.dtype[Any], ...] = FLOATS  # the types that it may have; an output that is allocated has the first
+    optional: bool = False  # may be None
+    like: str = ""  # the first input, where the type must be the same; then an output that is allocated has it
+    second: str = ""  # a scalar; where it is not 0, an output that is allocated has the second of its types
 
     @cached_property
     def written(self) -> tuple[str, str]:
@@ -145,13 +135,8 @@ def require_numba() -> None:
 
 @cache
 def load_blas() -> None:
-    """Gives SciPy's BLAS and LAPACK to the compiled kernels.
-
-    Raises
-    ------
-    ImportError
-        A routine has not the C signature for which fedkern was built.
-    """
+    """Gives SciPy's BLAS and LAPACK to the compiled kernels. Raises ImportError: a routine has not the C signature for which
+    fedkern was built."""
     from scipy.linalg import cython_blas, cython_lapack
 
     from fedkern import _core
@@ -180,22 +165,13 @@ def size(dimension: str, sizes: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class Scalar:
-    """Describes a number, a choice or a switch that a kernel takes beside its arrays.
+    """Describes a number, a choice or a switch that a kernel takes beside its arrays."""
 
-    Attributes
-    ----------
-    name : the name that backends give it
-    domain : the values that it may have
-    default : as in the public function; ...: it has none
-    of : the public argument that it comes from, where that has another name
-    binds : symbols of shapes that follow from it
-    """
-
-    name: str
-    domain: Domain = MADE
-    default: float | str | bool | tuple[int, ...] | EllipsisType | None = ...
-    of: str = ""
-    binds: tuple[str, ...] = ()
+    name: str  # the name that backends give it
+    domain: Domain = MADE  # the values that it may have
+    default: float | str | bool | tuple[int, ...] | EllipsisType | None = ...  # as in the public function; ...: it has none
+    of: str = ""  # the public argument that it comes from, where that has another name
+    binds: tuple[str, ...] = ()  # symbols of shapes that follow from it
 
     @property
     def keyword(self) -> str:
@@ -246,50 +222,36 @@ def names(*arguments: Array | Scalar) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Holds the contract of one kernel.
+    """Holds the contract of one kernel."""
 
-    Attributes
-    ----------
-    name : "family.function"
-    module : the public function's module; a backend's function stands in the file of the family in its folder
-    purpose, source : one line; where the equation that it computes is written
-    inputs, outputs : the arrays, in the order in which every backend takes them
-    scalars : the numbers, choices and switches that backends take between the two
-    together : scalars that are refused in one sentence
-    order : the arguments of backends by name, where it is not inputs, scalars, outputs, n_threads
-    streams : the random streams that it draws from; empty for a deterministic kernel
-    returns : whether `compute` gives back the value that backends return, before the outputs
-    backends : those that exist; the others are listed as missing
-    function : the public function, where it has not the kernel's own name
-    blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
-    host : why it has no cuda backend and shall have none
-    lacks : backend -> the values of the scalar `family` that it refuses
-    tied : arguments whose values the public function compares with others, or makes others of: where one varies in a bound call,
-        that function is called
-    words : name in the public function -> the meaning of the argument or result; "result" stands for an output called `out`
-    results : the results of the public function, where they are not the outputs: "name", or "name : type" where it is no output
-    example : a call of the public function as a doctest, without imports; `_docs.example_of` adds these
-    """
-
-    name: str
-    module: str
+    name: str  # "family.function"
+    module: str  # the public function's module; a backend's function stands in the file of the family in its folder
+    # purpose, source: one line; where the equation that it computes is written
     purpose: str
     source: str
+    # inputs, outputs: the arrays, in the order in which every backend takes them
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
-    scalars: tuple[Scalar, ...] = ()
-    together: tuple[Together, ...] = ()
-    order: tuple[str, ...] = ()
-    streams: tuple[str, ...] = ()
-    returns: bool = False
-    backends: tuple[str, ...] = WITHOUT_CUDA
-    function: str = ""
+    scalars: tuple[Scalar, ...] = ()  # the numbers, choices and switches that backends take between the two
+    together: tuple[Together, ...] = ()  # scalars that are refused in one sentence
+    order: tuple[str, ...] = ()  # the arguments of backends by name, where it is not inputs, scalars, outputs, n_threads
+    streams: tuple[str, ...] = ()  # the random streams that it draws from; empty for a deterministic kernel
+    returns: bool = False  # whether `compute` gives back the value that backends return, before the outputs
+    backends: tuple[str, ...] = WITHOUT_CUDA  # those that exist; the others are listed as missing
+    function: str = ""  # the public function, where it has not the kernel's own name
+    # whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     blas: bool = False
-    host: str = ""
+    host: str = ""  # why it has no cuda backend and shall have none
+    # backend -> the values of the scalar `family` that it refuses
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    # arguments whose values the public function compares with others, or makes others of: where one varies in a bound call, that
+    # function is called
     tied: tuple[str, ...] = ()
+    # name in the public function -> the meaning of the argument or result; "result" stands for an output called `out`
     words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    # the results of the public function, where they are not the outputs: "name", or "name : type" where it is no output
     results: tuple[str, ...] = ()
+    # a call of the public function as a doctest, without imports; `_docs.example_of` adds these
     example: str = field(default="", compare=False, repr=False)
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
 
@@ -337,13 +299,8 @@ class Kernel:
 
     @cached_property
     def numbers(self) -> Callable[..., tuple[Any, ...]]:
-        """A function: (scalars by keyword) -> the values that backends get, in the record's order.
-
-        Raises
-        ------
-        ValueError
-            One that is not in its domain.
-        """
+        """A function: (scalars by keyword) -> the values that backends get, in the record's order. Raises ValueError: one that is
+        not in its domain."""
         return numbers_of(self.scalars, self.together, self._refuse)
 
     @cached_property
@@ -422,13 +379,7 @@ class Kernel:
         last: int = 2**32 - 1,
     ) -> Callable[..., tuple[Any, ...]]:
         """Returns the compiled call of arguments that have been checked; what does not fit, and all where nothing of it is
-        compiled, is given to `slowly`.
-
-        Parameters
-        ----------
-        numbers : the values that backends get
-        the others : as in `bind`
-        """
+        compiled, is given to `slowly`. `numbers`: the values that backends get; `the others`: as in `bind`."""
         here, k = names(*self.inputs), len(self.inputs)
         n_threads = self._threads(n_threads)
         arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))
@@ -491,11 +442,7 @@ class Kernel:
         return {symbol: n for symbol, n in sizes.items() if symbol not in free}
 
     def bind_given(
-        self,
-        given: Mapping[str, Any],
-        varying: Sequence[str],
-        symbols: Mapping[str, int] | None = None,
-        last: int = 2**32 - 1,
+        self, given: Mapping[str, Any], varying: Sequence[str], symbols: Mapping[str, int] | None = None, last: int = 2**32 - 1
     ) -> Callable[..., tuple[Any, ...]]:
         """Does the same as `bind` for all arguments of the public function, by name."""
         inputs, scalars = [given[a.name] for a in self.inputs], {s.keyword: given[s.keyword] for s in self.scalars}

@@ -424,6 +424,28 @@ def student_observed(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
     return np.asarray((nu + 1) / (nu * sd**2) * (1 - z) / (1 + z) / (1 + z))
 
 
+def student_by_shapes(y: Any, eta: Any, sd: Any, nu: Any) -> Any:
+    """Returns the derivatives in log sd and log nu of `student_part`: first (2, n), mixed with eta (2, n), second (2, 2, n)."""
+    rho, precision, a = y - eta, 1 / sd**2, 1 / nu
+    q = precision * rho**2
+    z = a * q
+    by, nu_log = 1 / (1 + z), nu * np.log1p(z)
+    change = -a * by + (1 + a) * z * by**2  # of (1 + a) / (1 + z), in log nu
+    first = np.array([(1 + a) * q * by, -0.5 * (nu_log - (1 + a) * q * by)])
+    cross = precision * rho * np.array([-2 * (1 + a) * by**2, change])
+    both = q * change
+    last = -0.5 * (nu_log - 2 * q * by + (1 + a) * q * by**2)
+    return first, cross, np.array([[-2 * (1 + a) * q * by**2, both], [both, last]])
+
+
+def student_constant(nu: Any) -> Any:
+    """Returns two derivatives in log nu of `student_normaliser`."""
+    x = 0.5 * nu
+    share = x / (x + 0.5)  # of log Gamma(x + 1/2) - log Gamma(x) - log(x) / 2
+    first = x * np.log1p(0.5 / x) + share * rest_slope(x + 0.5) - rest_slope(x) - 0.5
+    return first, share**2 * rest_curve(x + 0.5) - rest_curve(x) - 0.5 * share + first + 0.5
+
+
 def student_draw(source: Any, mean: Vector, scale: Any, trials: Any) -> Vector:
     """Draws y as a normal number over the root of a chi-square one."""
     sd, nu = scale

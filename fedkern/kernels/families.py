@@ -41,13 +41,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from . import _declared as by_jets
 from . import _rows as of
 from . import ordered
 from ._jets import declared
 from ._rows import expit, gammaln, softplus, special
 
-Vector = NDArray[np.float64]
 Scale = float | Vector  # a number, or (m, 1) where eta is (m, n); of several numbers one a row, (k, ..)
 Trials = Vector | None
 MOST = 30.0  # of a logarithm of a rate

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._deprecate import arguments
+from ..arrays import Vector
 from . import families, rng
 from ._checks import MADE, WORD, Domain, Together, choice_of
 from ._docs import Given, binds, documented
@@ -28,7 +29,6 @@ from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, here, home, o
 __all__ = ["bind_clipped_grad_sum", "clipped_grad_sum", "elbo_grad", "expectations", "loglik", "loglik_grad", "predict"]
 
 Real = NDArray[np.float64] | NDArray[np.float32]
-Vector = NDArray[np.float64]
 Response = np.ndarray  # of any plain type
 # (mu, log_sigma, rows if there are any, step) -> (total, skipped).
 ClippedSums = Callable[..., tuple[Any, ...]]

@@ -45,17 +45,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Indices
 from . import families
 from ._checks import Domain, choice_of, describe
 from ._docs import documented
 from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on_host
 
 __all__ = ["curvature", "size", "values"]
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 CODES = {
     "bernoulli": 0, "binomial": 0, "poisson": 1, "gaussian": 2, "negative-binomial": 3, "student": 4, "gamma": 5, "beta": 6,

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ..arrays import Floats
 from ._checks import Domain
 from ._docs import documented
 from ._record import COMPILED, F64, Array, Kernel, Out, Scalar
 
 __all__ = ["curvature", "values"]
-
-Floats = NDArray[np.float64]
 
 _INPUTS = (Array("points", ("s", "k"), F64), Array("X", ("n", "p"), F64), Array("y", ("n",), F64))
 _SCALARS = (Scalar("levels", Domain("must be a whole number of at least 2, below 2^31", "2 <= x < 2**31", "index(x)")),)
@@ -91,14 +87,7 @@ def values(
 
 @documented(CURVATURE)
 def curvature(
-    points: Floats,
-    X: Floats,
-    y: Floats,
-    *,
-    levels: int,
-    out: Out = None,
-    n_threads: int = 1,
-    backend: str | None = None,
+    points: Floats, X: Floats, y: Floats, *, levels: int, out: Out = None, n_threads: int = 1, backend: str | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Returns the log-likelihood with its gradient and minus its Hessian."""
     value, gradient, minus_hessian = _call(CURVATURE, (points, X, y), out, n_threads, backend, levels)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ..arrays import Vector
 from ._checks import NOT_NEGATIVE, POSITIVE, Domain, Together
 from ._docs import documented
 from ._record import F64, WITHOUT_NUMBA, Array, Kernel, Scalar
 
 __all__ = ["adagrad", "adam"]
-
-Vector = NDArray[np.float64]
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # of Adam, where nobody says otherwise
 

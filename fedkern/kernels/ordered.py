@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Vector
 from ._rows import special
-
-Vector = NDArray[np.float64]
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 

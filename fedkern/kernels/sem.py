@@ -3,11 +3,12 @@ likelihood."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ..errors import NumericalError
 from ._checks import AT_LEAST_1, GAMMA_SHAPE, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
 from ._docs import documented
@@ -28,8 +29,6 @@ QUANTITIES = {
     7: "det(I - Theta) is 0 or not finite",
 }
 LIMIT = 2**32
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _MATRIX = ("c", "p", "p")
 _STATE = (
@@ -153,13 +152,7 @@ LOG_DENSITY = Kernel(
 
 @documented(LOG_DENSITY)
 def log_density(
-    Y: Floats,
-    coefficients: Floats,
-    b: Floats,
-    *,
-    out: Floats | None = None,
-    n_threads: int = 1,
-    backend: str | None = None,
+    Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | None = None, n_threads: int = 1, backend: str | None = None
 ) -> Floats:
     """Returns the log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
     loglik: Floats

@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Floats, Indices
 from ._docs import documented
 from ._record import COMPILED, F64, Array, Kernel, Out, on_host
 
 __all__ = ["Arranged", "arranged", "cox_curvature", "cox_values"]
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _I64 = (np.dtype("int64"),)
 _INPUTS = (

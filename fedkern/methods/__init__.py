@@ -114,13 +114,8 @@ def load(
 
 
 def of_record(tables: Raw, files: Iterable[Path] = ()) -> JobConfig:
-    """Restores a job from the tables of job.json: with all defaults, and infinite numbers as texts. `files` as of `load`.
-
-    Raises
-    ------
-    JobError
-        This version could not have written it.
-    """
+    """Restores a job from the tables of job.json: with all defaults, and infinite numbers as texts. `files` as of `load`. Raises
+    JobError: this version could not have written it."""
     method = _checked("job.json", table(tables, "job").get("method"), tables, None, files)
     kind = load_method(method).keys.Config
     config: JobConfig = validate_file(kind, _revived(tables), lambda _: iter(()), "job.json")

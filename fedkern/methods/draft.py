@@ -56,25 +56,16 @@ GAPS = "some rows lack a cell"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Holds the arguments of `fedkern init`.
+    """Holds the arguments of `fedkern init`."""
 
-    Attributes
-    ----------
-    files : of the clients
-    method : None: by the headers
-    private : whether the job is to have [privacy]
-    response : None: by its name
-    test, server : files of the server's
-    folder : where the job file will lie: its paths are relative to it
-    """
-
-    files: Sequence[Path]
-    method: str | None = None
-    private: bool = False
-    response: str | None = None
+    files: Sequence[Path]  # of the clients
+    method: str | None = None  # None: by the headers
+    private: bool = False  # whether the job is to have [privacy]
+    response: str | None = None  # None: by its name
+    # test, server: files of the server's
     test: Path | None = None
     server: Path | None = None
-    folder: Path = field(default_factory=Path)
+    folder: Path = field(default_factory=Path)  # where the job file will lie: its paths are relative to it
 
 
 class Draft(NamedTuple):
@@ -185,9 +176,8 @@ def schema(method: str) -> str:
 
     content = load_method(method).keys.Config.model_json_schema()
     for section in (content, *content["$defs"].values()):
-        section.pop(
-            "required", None
-        )  # a key that a file leaves out may follow from the rest; `fedkern check` says what is missing
+        # a key that a file leaves out may follow from the rest; `fedkern check` says what is missing
+        section.pop("required", None)
         keys = section.get("properties", {})
         for name, about in keys.items():
             for extra in ("remedy", "meant"):
@@ -224,13 +214,9 @@ def _rounds(method: str, private: bool) -> list[str]:
     """Drafts job.rounds."""
     if private and method == "pvi":
         return ['rounds = "budget"   # until every client has spent its epsilon']
-    return (
-        []
-        if method in ("pvi", "likelihood", "describe")
-        else []
-        if private
-        else ['rounds = "until"    # until it has converged, or `check` says so']
-    )
+    if private or method in ("pvi", "likelihood", "describe"):
+        return []
+    return ['rounds = "until"    # until it has converged, or `check` says so']
 
 
 def _pvi(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:

@@ -48,14 +48,8 @@ def _entries(group: str, folder: Path) -> Iterator[EntryPoint]:
 
 
 def entry(group: str, name: str, own: Sequence[str], folder: Path | None = None) -> EntryPoint | None:
-    """Returns the entry point of a name; None where no package brings it. What only lies in the job's folder, or the current
-    one, is no installed package.
-
-    Raises
-    ------
-    JobError
-        Several packages bring it, or one brings a name of this package's own.
-    """
+    """Returns the entry point of a name; None where no package brings it. What only lies in the job's folder, or the current one,
+    is no installed package. Raises JobError: several packages bring it, or one brings a name of this package's own."""
     found = {
         (found_entry.value, _package(found_entry)): found_entry
         for found_entry in _entries(group, folder or Path.cwd())
@@ -80,18 +74,9 @@ def loaded(found: EntryPoint, folder: Path | None = None) -> Any:
 
 
 def place(name: str, tables: Raw, folder: Path) -> Place:
-    """Returns a place that a package brings: its entry point is the place, or makes it.
-
-    Parameters
-    ----------
-    name : of the entry point, as the caller gave it
-    tables, folder : of the job, whose data's policies are asked before anything is imported
-
-    Raises
-    ------
-    JobError
-        No package brings it, several do, a policy does not allow the package, or it cannot be loaded.
-    """
+    """Returns a place that a package brings: its entry point is the place, or makes it. `name`: of the entry point, as the caller
+    gave it; `tables`, `folder`: of the job, whose data's policies are asked before anything is imported. Raises JobError: no
+    package brings it, several do, a policy does not allow the package, or it cannot be loaded."""
     found = entry(PLACES_GROUP, name, (), folder)
     if found is None:
         known = names(PLACES_GROUP)
@@ -123,12 +108,8 @@ def permit_method(name: str, tables: Raw, folder: Path, files: Iterable[Path] = 
 
     Its keys are not known either. So all texts of the job count as paths, and all site files that parties of this place could
     find are read. A policy that lists the method for other data lets it be imported: whether it may have these is asked as for
-    every job. Where no policy is, and none is required, nothing is refused.
-
-    Raises
-    ------
-    OwnFault
-        A policy does not list the method, or cannot be read.
+    every job. Where no policy is, and none is required, nothing is refused. Raises OwnFault: a policy does not list the method,
+    or cannot be read.
     """
     ask, detail = UNKNOWN.format(name), f"{name} is not among its methods"
     _permit(tables, folder, lambda file: file.knows_method(name), ask, detail, files)

@@ -36,30 +36,17 @@ ROWS_OF_A_CODE = 10  # of a file, on average
 
 @dataclass(frozen=True)
 class Seen:
-    """Holds the look of files.
+    """Holds the look of files."""
 
-    Attributes
-    ----------
-    names : of the columns, in order
-    kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text, or all cells empty)
-    gaps : columns that lack cells
-    two : columns of numbers with two values that are not 0 and 1
-    dates : columns of dates
-    crowded : columns of text with nearly as many levels as rows, that do not name each row
-    numbered : columns of few whole numbers that may number wards, or the like
-    zeros : columns of numbers of which some are 0, as counts are
-    several : columns of text with three labels or more
-    """
-
-    names: tuple[str, ...]
-    kinds: dict[str, str]
-    gaps: frozenset[str] = frozenset()
-    two: frozenset[str] = frozenset()
-    dates: frozenset[str] = frozenset()
-    crowded: frozenset[str] = frozenset()
-    numbered: frozenset[str] = frozenset()
-    zeros: frozenset[str] = frozenset()
-    several: frozenset[str] = frozenset()
+    names: tuple[str, ...]  # of the columns, in order
+    kinds: dict[str, str]  # name -> "binary", "count", "real", "text" or "names" (each cell another text, or all cells empty)
+    gaps: frozenset[str] = frozenset()  # columns that lack cells
+    two: frozenset[str] = frozenset()  # columns of numbers with two values that are not 0 and 1
+    dates: frozenset[str] = frozenset()  # columns of dates
+    crowded: frozenset[str] = frozenset()  # columns of text with nearly as many levels as rows, that do not name each row
+    numbered: frozenset[str] = frozenset()  # columns of few whole numbers that may number wards, or the like
+    zeros: frozenset[str] = frozenset()  # columns of numbers of which some are 0, as counts are
+    several: frozenset[str] = frozenset()  # columns of text with three labels or more
 
     def family(self, response: str, *, levels: bool = False) -> str:
         """Returns the family of a response: whole numbers are counts where some are 0, and else measurements.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
-from ..labels import event_of, in_order, label
+from ..labels import event_of, in_order, label, listed
 from ..plain import Record
 from .formula.expansion import Formula
 
@@ -26,7 +26,6 @@ Kind = Literal["numeric", "categorical"]
 Standardise = Literal["public", "exchange", "none"]
 
 INTERCEPT = "intercept"
-OTHER = "other"  # the level that rare ones join
 
 LEAST_SCALE = 1e-150  # of a column: the square of a coefficient on its scale is a number
 
@@ -50,13 +49,9 @@ class Column:
     def declared(cls, name: str, table: Mapping[str, object]) -> Column:
         """Makes a column from `[data.columns.<name>]`: kind, levels, center and scale, or lower and upper.
 
-        Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted. A key
-        whose value is None counts as absent.
-
-        Raises
-        ------
-        JobError
-            An unknown key, an unknown kind, a scale that is not > 0, bounds in the wrong order, repeated levels.
+        Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted. A key whose value
+        is None counts as absent. Raises JobError: an unknown key, an unknown kind, a scale that is not > 0, bounds in the wrong
+        order, repeated levels.
         """
         where = f"[data.columns.{name}]"
         known = {"kind", "levels", "center", "scale", "lower", "upper"}
@@ -117,7 +112,7 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
     """Returns sorted levels of the job file."""
     if isinstance(levels, str) or not all(isinstance(level, str | int) and not isinstance(level, bool) for level in levels):
         raise JobError(f"{where} levels: needs a list of texts, got {levels!r}")
-    texts = tuple(in_order(label(str(level).strip(), text=True) for level in levels))
+    texts = tuple(in_order(listed(str(level).strip() for level in levels)))
     if not texts or len(set(texts)) < len(texts) or "" in texts:
         raise JobError(f"{where} levels: needs at least one level, none empty, none twice; got {levels!r}")
     return texts
@@ -160,8 +155,9 @@ class Spec:
     strata : the column of a survey's strata, of which `groups` has the clusters
     """
 
-    response: str | None
+    response: str | None  # None where all columns are alike (a graph's nodes)
     family: str = "bernoulli"
+    # the response's text that counts as 1; None if the response is 0/1 already, or its labels are to be agreed on
     positive: str | None = None
     offset: str | None = None
     weight: str | None = None
@@ -170,8 +166,9 @@ class Spec:
     intercept: bool = True
     standardise: Standardise = "exchange"
     private: bool = False
-    missing: bool = False
-    blank: bool = False
+    missing: bool = False  # whether a numeric cell may be empty
+    blank: bool = False  # whether a cell of labels may be empty, too
+    # the public knowledge of some columns; with a `formula` it may have constants of its terms
     columns: Mapping[str, Column] = field(default_factory=dict)
     trials: str | None = None
     groups: tuple[str, ...] = ()
@@ -183,8 +180,8 @@ class Spec:
     formula: Formula | None = None
     coefficients: int | None = None
     derived: frozenset[str] = frozenset()
-    repeats: str | None = None
-    strata: str | None = None
+    repeats: str | None = None  # a column that says as how many rows each is taken (`data.repeated`); it is no covariate
+    strata: str | None = None  # the column of a survey's strata, of which `groups` has the clusters
 
     def __post_init__(self) -> None:
         declared = self.declared_labels or ()
@@ -338,27 +335,21 @@ class Spec:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Holds the agreed map from columns to coefficients; every column is complete.
-
-    Attributes
-    ----------
-    labels : the response's texts; () for any; if the response is one of several levels these, in their order
-    trials : see `Spec`
-    formula : makes these columns of others, with all that is agreed about them
-    joined : column -> levels that joined "other", as all parties know them; other labels of such a column count as it, too
-    """
+    """Holds the agreed map from columns to coefficients; every column is complete."""
 
     columns: tuple[Column, ...]
     response: str | None
     family: str = "bernoulli"
     positive: str | None = None
+    # the response's texts; () for any; if the response is one of several levels these, in their order
     labels: tuple[str, ...] = ()
     offset: str | None = None
     weight: str | None = None
     row_id: str | None = None
     intercept: bool = True
-    trials: str | None = None
-    formula: Formula | None = None
+    trials: str | None = None  # see `Spec`
+    formula: Formula | None = None  # makes these columns of others, with all that is agreed about them
+    # column -> levels that joined `OTHER`, as all parties know them; other labels of such a column count as it, too
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -397,18 +388,14 @@ class Encoding:
 
     @property
     def levels_joined(self) -> dict[str, tuple[str, ...]]:
-        """The levels, "other" among them, of each column of the file whose rare ones have joined."""
+        """The levels, `OTHER` among them, of each column of the file whose rare ones have joined."""
         levels = {column.name: column.levels for column in self.columns}
         levels |= {} if self.formula is None else {name: variable.levels for name, variable in self.formula.known.items()}
         return {name: levels[name] or () for name in self.joined}
 
     def check_references(self, references: Mapping[str, str | None]) -> None:
-        """Raises JobError unless each reference is a level of its column, where that has some.
-
-        Parameters
-        ----------
-        references : column -> level; None is no reference
-        """
+        """Raises JobError unless each reference is a level of its column, where that has some. `references`: column -> level;
+        None is no reference."""
         levels = {column.name: column.levels for column in self.columns if column.levels is not None}
         for name, level in references.items():
             if level is not None and level not in levels.get(name, (level,)):
@@ -496,13 +483,7 @@ class Encoding:
 
     @classmethod
     def from_dict(cls, plain: Record) -> Encoding:
-        """Restores the result of `to_dict`.
-
-        Raises
-        ------
-        ValueError
-            An entry is missing, or of another type.
-        """
+        """Restores the result of `to_dict`. Raises ValueError: an entry is missing, or of another type."""
         try:
             columns = tuple(
                 Column(str(c["name"]), "categorical", tuple(map(str, c["levels"])))

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
+from ..arrays import Matrix, Vector
 from ..errors import NumericalError
-
-Vector = NDArray[np.float64]
 
 
 def packed_size(d: int, covariance: str) -> int:
@@ -51,16 +50,10 @@ def unpack(packed: Vector, d: int) -> Vector:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Holds a proper Gaussian in natural parameters.
+    """Holds a proper Gaussian in natural parameters."""
 
-    Attributes
-    ----------
-    h : (d,) array, shift: precision times mean
-    P : (d,) array of precisions (independent coordinates), or (d, d) precision matrix
-    """
-
-    h: Vector
-    P: Vector
+    h: Vector  # (d,) array, shift: precision times mean
+    P: Vector  # (d,) array of precisions (independent coordinates), or (d, d) precision matrix
 
     @classmethod
     def from_moments(cls, mean: Vector, covariance: Vector) -> Gaussian:
@@ -186,17 +179,10 @@ def floored(P: Vector, floor: Vector) -> tuple[Vector, int]:
 # --------------------
 # Computes Cholesky factors and their solutions by SciPy's LAPACK, without checks that take longer than a small matrix.
 
-Matrix = NDArray[np.float64]
-
 
 def factor(A: Matrix) -> Matrix:
-    """Returns the lower Cholesky factor of A (d, d), of which the lower triangle is read; above the diagonal it is A.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        A is not positive definite, or not finite.
-    """
+    """Returns the lower Cholesky factor of A (d, d), of which the lower triangle is read; above the diagonal it is A. Raises
+    numpy.linalg.LinAlgError: a is not positive definite, or not finite."""
     L, info = dpotrf(A, lower=1, clean=0)
     if info or not np.isfinite(L.trace()):  # what is not finite in a row reaches its diagonal
         raise np.linalg.LinAlgError(f"the {info or len(A)}-th leading minor is not positive definite")
@@ -219,12 +205,8 @@ def inverse(A: Matrix) -> Matrix:
 def scale_of(P: Matrix) -> Matrix:
     """Returns the lower triangular L, its diagonal positive, of L L' = P^-1, without computing the inverse.
 
-    Rounding would take the inverse's positive definiteness where columns tell only sums of coefficients.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        P is not positive definite, or not finite.
+    Rounding would take the inverse's positive definiteness where columns tell only sums of coefficients. Raises
+    numpy.linalg.LinAlgError: p is not positive definite, or not finite.
     """
     if not len(P):
         return np.array(P)

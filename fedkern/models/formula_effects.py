@@ -16,13 +16,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from .encoding import Encoding
 from .formula.expansion import Formula, Labels, Monomial, Powers
 
-Array = NDArray[np.float64]
 Family = tuple[frozenset[str], Powers]  # columns of labels, and what is beside them
 NOTHING: Monomial = (frozenset(), frozenset())  # the constant's
 NONE = -1  # the place of a constant without a coefficient

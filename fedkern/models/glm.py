@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from ..kernels import glm as kernels
 from ..kernels import homes
 from ..kernels.families import FAMILIES, Scale
 from ..kernels.homes import Home, on_host
 from .expfam import Gaussian
 
-Vector = NDArray[np.float64]
 BLOCK = 1 << 14
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 FEW = 1 << 10  # rows, where each has a number for each draw
@@ -87,12 +87,7 @@ class Rows:
         index = self.home.put(index)
         offset = None if self.offset is None else self.offset[index]
         weights = None if self.weights is None else self.weights[index]
-        return Rows(
-            self.X[index],
-            self.y[index],
-            offset,
-            weights,
-        )
+        return Rows(self.X[index], self.y[index], offset, weights)
 
 
 def prior(d: int, precision: float = 1.0, covariance: str = "diagonal") -> Gaussian:
@@ -118,13 +113,9 @@ def predictive_mean(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, me
 
 
 def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: str = "quadrature") -> dict[str, float]:
-    """Measures how well q predicts held-out rows; `method` is as in `predictive_mean`.
-
-    Returns
-    -------
-    log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), docs/spec/pvi.md, section 13; counts: at
-    the predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
-    """
+    """Measures how well q predicts held-out rows; `method` is as in `predictive_mean`. Returns log_likelihood, the mean of the
+    family's `predictive` (bernoulli: log(p + 1e-10), docs/spec/pvi.md, section 13; counts: at the predictive mean; gaussian: the
+    log predictive density), and accuracy at 1/2 of a binary response, else rmse."""
     p, y, record = predictive_mean(q, rows, family, scale, method), rows.y, FAMILIES[family]
     assert record.predictive is not None  # a record without it is refused where pvi takes the family
     density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)
@@ -212,12 +203,8 @@ def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
 
 
 def tested(q: Gaussian, rows: Rows, family: str, scale: float, method: str) -> dict[str, object]:
-    """Returns the number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot.
-
-    Parameters
-    ----------
-    method : as in `predictive_mean`
-    """
+    """Returns the number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot. `method`:
+    as in `predictive_mean`."""
     n = len(rows) if rows.counts is None else int(rows.counts.sum())
     content: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
     if FAMILIES[family].binary:
@@ -227,11 +214,7 @@ def tested(q: Gaussian, rows: Rows, family: str, scale: float, method: str) -> d
 
 def reliability(p: Vector, y: Vector, bins: int = 10, counts: Vector | None = None) -> list[dict[str, float]]:
     """Groups predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some.
-
-    Parameters
-    ----------
-    counts : number of equal rows that each stands for
-    """
+    `counts`: number of equal rows that each stands for."""
     which = np.minimum((p * bins).astype(int), bins - 1)
     n = np.ones(len(p)) if counts is None else counts
     return [

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Vector = NDArray[np.float64]
+from ..arrays import Vector
 
 
 class LocalModel(Protocol):

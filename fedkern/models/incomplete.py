@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from ..arrays import Array, Mask
 
 SETTLED = 1e-7  # change of a mean or covariance in an iteration, in standard deviations of the columns
 ITERATIONS = 2000
@@ -30,23 +29,16 @@ SHARES = (0.5, 0.25, 0.1, 0.0)  # of rows with a pair of columns, beside the bes
 
 @dataclass(frozen=True)
 class Completed:
-    """Holds the moments of one site's columns.
+    """Holds the moments of one site's columns."""
 
-    Attributes
-    ----------
-    mean : (w,) NaN where the site has no value
-    covariance : (w, w) that of complete rows has their number less one as its divisor; 0 where a column has one value, or none
-    together : (w, w) number of rows that have both columns
-    rows, incomplete : number of rows; number of those that lack a value
-    settled : whether EM has converged
-    """
-
-    mean: Array
+    mean: Array  # (w,) NaN where the site has no value
+    # (w, w) that of complete rows has their number less one as its divisor; 0 where a column has one value, or none
     covariance: Array
-    together: Array
+    together: Array  # (w, w) number of rows that have both columns
+    # rows, incomplete: number of rows; number of those that lack a value
     rows: int
     incomplete: int
-    settled: bool
+    settled: bool  # whether EM has converged
 
     @property
     def values(self) -> Array:
@@ -60,12 +52,7 @@ class Completed:
 
 
 def completed(values: Array) -> Completed:
-    """Computes mean and covariance of rows that lack values.
-
-    Parameters
-    ----------
-    values : (n, w), NaN where a value is missing
-    """
+    """Computes mean and covariance of rows that lack values. `values`: (n, w), NaN where a value is missing."""
     known = ~np.isnan(values)
     n, count = len(values), known.sum(axis=0)
     # Work with standardised columns; a column with one value has no covariance, and is left out.
@@ -106,22 +93,13 @@ def _em(Z: Array, known: Mask) -> tuple[Array, Array, bool]:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Holds rows by pattern, as fewer rows with the same sums and products: of n rows w + 1 are enough.
+    """Holds rows by pattern, as fewer rows with the same sums and products: of n rows w + 1 are enough."""
 
-    Attributes
-    ----------
-    rows : (r, w) 0 where a value is missing
-    ones : (r,) the values of a constant column in them
-    pattern : (r,) number of each row's pattern, in increasing order
-    missing : (g, w) of each pattern
-    size : (g,) number of rows that it had at first
-    """
-
-    rows: Array
-    ones: Array
-    pattern: NDArray[np.int64]
-    missing: Mask
-    size: NDArray[np.int64]
+    rows: Array  # (r, w) 0 where a value is missing
+    ones: Array  # (r,) the values of a constant column in them
+    pattern: NDArray[np.int64]  # (r,) number of each row's pattern, in increasing order
+    missing: Mask  # (g, w) of each pattern
+    size: NDArray[np.int64]  # (g,) number of rows that it had at first
 
     @classmethod
     def of(cls, Z: Array, known: Mask) -> _Groups:
@@ -186,13 +164,8 @@ def pooled(sites: Sequence[Completed]) -> Array:
 
     A site counts as its number of rows less one. It is heard about such of its columns as it has in enough rows together, beside
     the best site (`SHARES`); its other entries are completed by the regression on its columns that follows from the rest: EM
-    again, with sites in the place of rows. So the covariance is that of a normal likelihood, and positive definite unless
-    columns follow from each other.
-
-    Raises
-    ------
-    NeverTogether
-        No site has two of the columns in the same rows.
+    again, with sites in the place of rows. So the covariance is that of a normal likelihood, and positive definite unless columns
+    follow from each other. Raises NeverTogether: no site has two of the columns in the same rows.
     """
     determined, degrees = _told(sites), np.array([site.rows - 1.0 for site in sites])
     kinds, of = np.unique(determined, axis=0, return_inverse=True)

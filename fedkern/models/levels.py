@@ -117,11 +117,6 @@ def block_names(levels: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{level}:{name}" for level in levels[1:] for name in names)
 
 
-def blockwise(A: Vector, levels: int) -> Vector:
-    """Returns a linear map of one level's coefficients as one of those of all levels but the first."""
-    return np.asarray(np.kron(np.eye(levels - 1), A), np.float64)
-
-
 def shares_of(counts: Vector) -> Vector:
     """Returns (K,) shares of all rows; half a row stands for a level that nobody has."""
     held = np.maximum(counts, HALF)

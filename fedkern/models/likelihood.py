@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
 from .saturated import LIMIT
 
 __all__ = ["HALF_LOG_TAU", "LIMIT", "MOST", "Bounded", "Likelihood", "Noisy", "Scale", "cut_slope", "cut_value", "half_normal"]
 
-Vector = NDArray[np.float64]
 LEFT_OUT = 1e-12  # probability of noise beyond the counts over which sums go
 MOST_SLOPE = 2.0**32  # of a row, or area, in a sum that is masked
 
@@ -57,36 +57,22 @@ Last: TypeAlias = Vector | Noisy | None  # the knowledge of a count beside y: th
 
 @dataclass(frozen=True)
 class _Counts:
-    """Holds the counts of rows of which an interval is known, or a noisy count.
+    """Holds the counts of rows of which an interval is known, or a noisy count."""
 
-    Attributes
-    ----------
-    total : (.., n) log P(observation)
-    mean : (.., n) of the counts, given the observation
-    each : (k, .., n) the counts
-    chance : (k, .., n) of each, given the observation
-    eta : (.., n) of these rows
-    """
-
-    total: Vector
-    mean: Vector
-    each: Vector
-    chance: Vector
-    eta: Vector
+    total: Vector  # (.., n) log P(observation)
+    mean: Vector  # (.., n) of the counts, given the observation
+    each: Vector  # (k, .., n) the counts
+    chance: Vector  # (k, .., n) of each, given the observation
+    eta: Vector  # (.., n) of these rows
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Computes log p(y | eta) of every row.
+    """Computes log p(y | eta) of every row."""
 
-    Attributes
-    ----------
-    family : name of a record of `kernels.families`
-    scale : its dispersion, where it has one: a number, or (n,) of every row; None: unknown, with the family's prior, represented
-        by its logarithm
-    """
-
-    family: str
+    family: str  # name of a record of `kernels.families`
+    # its dispersion, where it has one: a number, or (n,) of every row; None: unknown, with the family's prior, represented by its
+    # logarithm
     scale: float | Vector | None = 1.0
 
     def __post_init__(self) -> None:

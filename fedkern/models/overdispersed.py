@@ -16,8 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arrays import Vector
 from ..kernels.families import Unknown
-from .likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, Scale, Vector, half_normal
+from .likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, Scale, half_normal
 
 NODES = 21, 22.0, 101  # at least, more for each unit of tau (which skews the integrand), and at most
 FALL = 26.0  # of the logarithm of the integrand from its top to both ends

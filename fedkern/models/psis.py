@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 GOOD = 0.5  # k-hat up to which it says much
 UNRELIABLE = 0.7  # k-hat above which an estimate says little
@@ -27,20 +26,12 @@ def limit(draws: int) -> float:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Holds d quantities, each predicted without itself.
+    """Holds d quantities, each predicted without itself."""
 
-    Attributes
-    ----------
-    elpd : (d,) log predictive densities
-    effective : (d,) by how much the density with it is higher: the effective number of parameters
-    k_hat : (d,) shape of the weights' tail
-    weights : (m, d) of the draws, each column's sum 1
-    """
-
-    elpd: Array
-    effective: Array
-    k_hat: Array
-    weights: Array
+    elpd: Array  # (d,) log predictive densities
+    effective: Array  # (d,) by how much the density with it is higher: the effective number of parameters
+    k_hat: Array  # (d,) shape of the weights' tail
+    weights: Array  # (m, d) of the draws, each column's sum 1
 
 
 def left_out(log_likelihood: Array) -> LeftOut:
@@ -78,11 +69,7 @@ def smoothed(log_ratios: Array) -> tuple[Array, float]:
 def _pareto(excess: Array) -> tuple[float, float]:
     """Fits shape and scale of a generalised Pareto distribution, by Zhang and Stephens (2009).
 
-    The shape is drawn to 1/2 as by ten more observations.
-
-    Parameters
-    ----------
-    excess : (n,) ascending
+    The shape is drawn to 1/2 as by ten more observations. `excess`: (n,) ascending.
     """
     n = len(excess)
     several = 30 + int(np.sqrt(n))

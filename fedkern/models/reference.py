@@ -12,11 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from .encoding import INTERCEPT, Encoding
-
-Array = NDArray[np.float64]
 
 # Numbers beside the coefficients that a constant in the predictor moves: how their names begin, and which way they go.
 MOVED = {"threshold[": -1.0, "log_hazard[": 1.0}
@@ -24,18 +22,11 @@ MOVED = {"threshold[": -1.0, "log_hazard[": 1.0}
 
 @dataclass(frozen=True)
 class Coding:
-    """Holds the map from the p coefficients of a model to the q at reference levels.
+    """Holds the map from the p coefficients of a model to the q at reference levels."""
 
-    Attributes
-    ----------
-    kept : the q coefficients that are left: all but those of reference levels
-    matrix : (q, p)
-    spoken : (q,) their names for people: a level's says what it is compared with, "sex[M vs F]"
-    """
-
-    kept: tuple[int, ...]
-    matrix: Array
-    spoken: tuple[str, ...]
+    kept: tuple[int, ...]  # the q coefficients that are left: all but those of reference levels
+    matrix: Array  # (q, p)
+    spoken: tuple[str, ...]  # (q,) their names for people: a level's says what it is compared with, "sex[M vs F]"
 
     @property
     def bases(self) -> Array:
@@ -91,12 +82,8 @@ def coding_of(encoding: Encoding, references: Mapping[str, str | None], *, absor
 
 
 def references_of(encoding: Encoding, levels_of: Collection[str]) -> dict[str, str] | None:
-    """Returns the reference of each categorical column of a result; None where it has coefficients of all levels.
-
-    Parameters
-    ----------
-    told : the names of the result's coefficients
-    """
+    """Returns the reference of each categorical column of a result; None where it has coefficients of all levels. `told`: the
+    names of the result's coefficients."""
     found = dict[str, str]()
     for column in encoding.columns:
         lacking = [level for level in column.levels or () if f"{column.name}={level}" not in levels_of]

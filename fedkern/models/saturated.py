@@ -17,16 +17,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from ..arrays import Indices, Vector
 
 LIMIT = 2.0**30  # nats of a row: with 2^31 rows sums have room in the words that are masked (`privacy.masks`)
 HIGHEST = 1024.0  # nats: no log-density of a row is above it, for no number is below 5e-324 in size
-FAR = (
-    2.0**94
-)  # nats a row, of rows that are one: only where there is no number to speak of, for what is cut off there is a client
+# nats a row, of rows that are one: only where there is no number to speak of, for what is cut off there is a client
+FAR = 2.0**94
 AT_ONCE = int(LIMIT / 2 / HIGHEST)  # rows, of which none can be cut off where their sum is above half the limit
 
 

@@ -11,24 +11,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from .encoding import Encoding
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Spline:
-    """Holds the natural cubic spline columns of one covariate, beside its linear one.
+    """Holds the natural cubic spline columns of one covariate, beside its linear one."""
 
-    Attributes
-    ----------
-    knots : (K + 2,) increasing, on the data's scale
-    values : (K + 2, K) of the columns at the knots: an orthonormal basis of the functions that are neither constant nor linear
-        there
-    """
-
-    knots: tuple[float, ...]
+    knots: tuple[float, ...]  # (K + 2,) increasing, on the data's scale
+    # (K + 2, K) of the columns at the knots: an orthonormal basis of the functions that are neither constant nor linear there
     values: Array
 
     @classmethod
@@ -54,22 +47,13 @@ class Spline:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Holds the columns of a sparse regression, the same at every client.
+    """Holds the columns of a sparse regression, the same at every client."""
 
-    Attributes
-    ----------
-    names : of all w columns: "age", "sex=male", "age~1" (a spline column)
-    source : (w,) column of the encoding from which each is made
-    splines : name of a covariate -> its spline
-    indicators : (1, w) see `kernels.shrinkage`: spline columns of one covariate share one
-    scales : (w,) known scales (1 where the data decide)
-    """
-
-    names: tuple[str, ...]
-    source: tuple[int, ...]
-    splines: Mapping[str, Spline]
-    indicators: NDArray[np.int64]
-    scales: Array
+    names: tuple[str, ...]  # of all w columns: "age", "sex=male", "age~1" (a spline column)
+    source: tuple[int, ...]  # (w,) column of the encoding from which each is made
+    splines: Mapping[str, Spline]  # name of a covariate -> its spline
+    indicators: NDArray[np.int64]  # (1, w) see `kernels.shrinkage`: spline columns of one covariate share one
+    scales: Array  # (w,) known scales (1 where the data decide)
 
     @classmethod
     def of(
@@ -81,7 +65,8 @@ class Coefficients:
         splines: Mapping[str, Sequence[float]] | None = None,
         scales: Mapping[str, float] | None = None,
     ) -> Coefficients:
-        """Makes the coefficients of an agreed encoding (without intercept, not standardised).
+        """Makes the coefficients of an agreed encoding (without intercept, not standardised). Raises JobError: a name that is no
+        column, or a reference that is no level.
 
         Parameters
         ----------
@@ -89,11 +74,6 @@ class Coefficients:
         always : columns or coefficients that are always included
         splines : column -> knots
         scales : column -> its public scale
-
-        Raises
-        ------
-        JobError
-            A name that is no column, or a reference that is no level.
         """
         made_of: list[tuple[str, int, str]] = []  # coefficient, column of the encoding, its covariate
         place = 0

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from ..arrays import Indices, Vector
 
 FEW = 64  # rows of one weight, of which no fewer are looked for that have the same log-likelihood
 

@@ -11,12 +11,13 @@ Source: docs/spec/likelihood.md, section 9.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.special import gammaincinv
 
 from ..kernels import survival as kernels
@@ -156,6 +157,78 @@ class Rows:
         return mean, offset
 
 
+@dataclass(frozen=True)
+class Causes:
+    """Holds a client's rows for each cause of events: where one has its event, rows that end by another are censored.
+
+    So the partial likelihood is a product of one of each cause's own coefficients. It is the field of no message.
+
+    Attributes
+    ----------
+    layout : of the points: a block of coefficients of each cause
+    parts : of each cause
+    """
+
+    layout: Layout
+    parts: tuple[Rows, ...]
+
+    together = True
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    @property
+    def size(self) -> int:
+        """P, the length of a point."""
+        return self.layout.size
+
+    @property
+    def units(self) -> Indices:
+        """(2,) the client's rows, which are one."""
+        return self.parts[0].units
+
+    def of_units(self, part: slice) -> Causes:
+        """Returns all rows."""
+        return self
+
+    @property
+    def X(self) -> Vector:
+        """(n, p) columns of each cause's coefficients."""
+        return self.parts[0].X
+
+    def blocks(self, points: Vector) -> list[Vector]:
+        """Returns each cause's coefficients (.., p), of points (.., P)."""
+        return np.split(points, len(self.parts), axis=-1)
+
+    def values(self, points: Vector, nodes: int) -> Vector:
+        """Returns (S,) partial log-likelihoods of the points (S, P)."""
+        each = [rows.values(np.ascontiguousarray(block), nodes) for rows, block in zip(self.parts, self.blocks(points))]
+        return np.asarray(np.sum(each, axis=0))
+
+    def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        """Returns (c,) partial log-likelihoods at points (c, P), gradients (c, P) and minus Hessians (c, P, P)."""
+        each = [rows.curvature(np.ascontiguousarray(block), nodes) for rows, block in zip(self.parts, self.blocks(points))]
+        value, gradient, hessians = zip(*each)
+        whole = np.array([block_diag(*blocks) for blocks in zip(*hessians)]).reshape(-1, self.size, self.size)
+        return np.asarray(np.sum(value, axis=0)), np.concatenate(gradient, axis=1), whole
+
+    def rule(self, points: Vector, nodes: int) -> Vector:
+        """Returns (S,) zeros: there is no quadrature."""
+        return np.zeros(len(points))
+
+    def weighed(self, point: Vector) -> Vector:
+        """Returns (K, n) how many events of each cause are expected of each row, in the order of `X`."""
+        found = np.empty((len(self.parts), len(self)))
+        for weights, rows, block in zip(found, self.parts, self.blocks(point)):
+            weights[rows.sets.order] = rows.weighed(block)[0]
+        return found[:, self.parts[0].sets.order]
+
+    def uniforms(self, draw: Callable[[int], Vector], n: int) -> list[Vector]:
+        """Returns (n, k) numbers of each cause's times of events; `draw`: a number of numbers -> these."""
+        *ends, k = np.cumsum([len(rows.sets.ends) for rows in self.parts]).tolist()
+        return np.split(draw(n * k).reshape(n, k), ends, axis=1)
+
+
 def of_deaths(rows: Rows, values: Vector) -> Vector:
     """Returns (.., k) sums of values (.., n) over the rows that have the event, at each set."""
     ends, deaths = rows.sets.ends, rows.sets.deaths
@@ -181,20 +254,15 @@ def at_risk(rows: Rows, values: Vector) -> Vector:
 
 
 class Baseline(NamedTuple):
-    """Holds the baseline hazards at each time of an event, of a row with the client's average covariates.
+    """Holds the baseline hazards at each time of an event, of a row with the client's average covariates."""
 
-    Attributes
-    ----------
-    stratum, events, at_risk : (k,) the time's stratum, and its numbers of events and of rows at risk
-    time : (k,) rising within a stratum
-    hazard, survival : (3, k) of the cumulative hazard, and of the probability to be without event for longer: mean, 2.5 % and
-        97.5 % over the posterior
-    """
-
+    # stratum, events, at_risk: (k,) the time's stratum, and its numbers of events and of rows at risk
     stratum: Indices
-    time: Vector
+    time: Vector  # (k,) rising within a stratum
     events: Indices
     at_risk: Indices
+    # hazard, survival: (3, k) of the cumulative hazard, and of the probability to be without event for longer: mean, 2.5 % and
+    # 97.5 % over the posterior
     hazard: Vector
     survival: Vector
 
@@ -262,6 +330,52 @@ def _hazards(rows: Rows, draws: Vector, uniform: Vector) -> tuple[Indices, Indic
     for number in np.unique(stratum):
         hazard[:, stratum == number] = np.cumsum(hazard[:, stratum == number], axis=1)
     return order, stratum, time, hazard
+
+
+def incidences(causes: Causes, draws: Vector, uniforms: Sequence[Vector], row: Vector | None = None) -> dict[int, Incidence]:
+    """Returns stratum -> the chances to have had an event of each cause, at the times of events of any.
+
+    Within one time all causes' hazards rise in proportion, so that the chances of all and of no event add up to 1.
+
+    Parameters
+    ----------
+    draws : (S, P) of the posterior
+    uniforms : of `Causes.uniforms`
+    row : (p,) columns of who has these chances, whose offset is the mean; None: the client's average covariates
+    """
+    found = list[tuple[Indices, Vector, Vector]]()
+    for rows, block, uniform in zip(causes.parts, causes.blocks(draws), uniforms):
+        _, stratum, time, hazard = _hazards(rows, block, uniform)
+        moved = np.zeros(len(block)) if row is None else block @ (row - rows.centre - rows.mean_row[0])
+        found.append((stratum, time, hazard * np.exp(moved)[:, np.newaxis]))
+    chances = {}
+    for number in np.unique(causes.parts[0].strata).tolist():
+        times = np.unique(np.concatenate([time[stratum == number] for stratum, time, _ in found]))
+        steps = np.zeros((len(found), len(draws), 1 + len(times)))
+        for whole, (stratum, time, hazard) in zip(steps, found):
+            known = np.hstack([np.zeros((len(draws), 1)), hazard[:, stratum == number]])
+            whole[:, 1:] = known[:, np.searchsorted(time[stratum == number], times, side="right")]
+        rises, free = np.diff(steps, axis=2), np.exp(-steps.sum(axis=0))
+        lost, total = -np.diff(free, axis=1), rises.sum(axis=0)
+        chances[number] = Incidence(times, np.cumsum(rises * (lost / np.where(total > 0, total, 1.0)), axis=2))
+    return chances
+
+
+class Incidence(NamedTuple):
+    """Holds the cumulative incidence of each cause in a stratum: times (m,) of events, and chances (K, S, m) at draws."""
+
+    times: Vector
+    chances: Vector
+
+    @property
+    def summaries(self) -> list[Vector]:
+        """(3, m) of each cause: mean, 2.5 % and 97.5 % over the posterior."""
+        return [_summary(chances) for chances in self.chances]
+
+    def chances_by(self, times: Vector) -> Vector:
+        """Returns (K, S, T) the chances at other times (T,)."""
+        padded = np.concatenate([np.zeros((*self.chances.shape[:2], 1)), self.chances], axis=2)
+        return np.asarray(padded[:, :, np.searchsorted(self.times, times, side="right")])
 
 
 def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:

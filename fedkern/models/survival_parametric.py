@@ -54,18 +54,11 @@ def shapes_of(family: str, cuts: tuple[float, ...]) -> tuple[Shape, ...]:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Hazards of rows by their predictors, at points of xi: those of predictor 0 times exp(eta).
+    """Hazards of rows by their predictors, at points of xi: those of predictor 0 times exp(eta)."""
 
-    Attributes
-    ----------
-    family : see above
-    own : (S, k) the family's numbers at each point, without those that are of a prior alone
-    cuts : (m,) of "piecewise"
-    """
-
-    family: str
-    own: Vector
-    cuts: Vector = field(default_factory=lambda: np.zeros(0))
+    family: str  # see above
+    own: Vector  # (S, k) the family's numbers at each point, without those that are of a prior alone
+    cuts: Vector = field(default_factory=lambda: np.zeros(0))  # (m,) of "piecewise"
 
     @classmethod
     def of(cls, layout: Layout, points: Vector, cuts: Vector) -> Baseline:
@@ -176,18 +169,12 @@ class Accelerated(Baseline):
 
 @dataclass(frozen=True)
 class Timed(Rows):
-    """Rows with times `y`, in groups.
+    """Rows with times `y`, in groups."""
 
-    Attributes
-    ----------
-    upper : (n,) `y` where the event is at it; infinite where it had not happened by then; else the event is in (y, upper]
-    cuts : (m,) of "piecewise"
-    entry : (n,) from when on each was seen, which its density is given; None: from 0 on
-    """
-
+    # (n,) `y` where the event is at it; infinite where it had not happened by then; else the event is in (y, upper]
     upper: Vector = field(default_factory=lambda: np.zeros(0))
-    cuts: Vector = field(default_factory=lambda: np.zeros(0))
-    entry: Vector | None = None
+    cuts: Vector = field(default_factory=lambda: np.zeros(0))  # (m,) of "piecewise"
+    entry: Vector | None = None  # (n,) from when on each was seen, which its density is given; None: from 0 on
 
     def take(self, index: Indices, starts: Indices) -> Self:
         offset, entry = (None if values is None else values[index] for values in (self.offset, self.entry))
@@ -280,20 +267,13 @@ class TimedOfAll(OfAll, Timed):
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """What a client holds; it is the field of no message.
+    """What a client holds; it is the field of no message."""
 
-    Attributes
-    ----------
-    layout : of the points, with what is of a prior alone
-    rows : whose points have no such number
-    before : where groups entered together: the same rows until they were seen, if some were not from the beginning
-    log_unit : the logarithm of a unit of the data's time, in those of the model, for each density
-    """
-
-    layout: Layout
-    rows: Timed
+    layout: Layout  # of the points, with what is of a prior alone
+    rows: Timed  # whose points have no such number
+    # where groups entered together: the same rows until they were seen, if some were not from the beginning
     before: Timed | None = None
-    log_unit: float = 0.0
+    log_unit: float = 0.0  # the logarithm of a unit of the data's time, in those of the model, for each density
 
     @classmethod
     def of(
@@ -444,11 +424,7 @@ STEPS = 24  # of an integral over time, a piece
 
 def survival(base: Baseline, eta: Vector, variance: Vector, time: Vector) -> Vector:
     """Returns (S, T, n) probabilities to be without event at times (T,), or at one time a row (S, 1, n) where `time` is (1, n).
-
-    Parameters
-    ----------
-    eta, variance : (S, n) predictors of rows, and variances of their effects
-    """
+    `eta`, `variance`: (S, n) predictors of rows, and variances of their effects."""
     log_H = base.log_cumulative(time if time.ndim == 2 else time[:, np.newaxis])
     with np.errstate(over="ignore"):
         if not variance.any():

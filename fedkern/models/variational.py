@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ..arrays import Vector
 from ..kernels import augmented
 
-Vector = NDArray[np.float64]
 LEAST = np.log(1e-8)  # of a log standard deviation, or of the logarithm of a diagonal element of L
 FURTHEST, WIDEST = 1024.0, 12.0  # of a parameter, and of the logarithm of a diagonal element, that is limited
 LARGEST = 64  # coordinates up to which a step of all numbers of L moves L by little

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from ..arrays import Vector
 
 FULL = 6  # rows a coefficient; of fewer each row is nearly alone in some sum of many columns
 ENOUGH_DIGITS, TINY = 1e-9, 1e-300  # of the largest eigenvalue of X'X; of a column's squares
@@ -101,11 +100,7 @@ def levered(X: Vector, weights: Vector, precision: Vector, most: float) -> tuple
 
 def few(rows: Weighed, point: Vector, prior: Vector, least: Least) -> bool:
     """Tells whether gradient and curvature at a point are those of few rows; where none weighs anything they are of none.
-
-    Parameters
-    ----------
-    prior : (P, P) minus the Hessian of the log prior at the point
-    """
+    `prior`: (P, P) minus the Hessian of the log prior at the point."""
     X = rows.X
     for k, weights in enumerate(rows.weighed(point)):
         block = slice(k * X.shape[1], (k + 1) * X.shape[1])

@@ -29,16 +29,10 @@ SENSITIVE = 0.05  # of the measure of sensitivity, from which on it is marked
 
 @dataclass(frozen=True)
 class Weighted:
-    """Holds draws with weights.
+    """Holds draws with weights."""
 
-    Attributes
-    ----------
-    draws : (N, P)
-    log_ratios : (N,) log p(xi, y) - log q(xi); minus infinity where the density is not finite
-    """
-
-    draws: Array
-    log_ratios: Array
+    draws: Array  # (N, P)
+    log_ratios: Array  # (N,) log p(xi, y) - log q(xi); minus infinity where the density is not finite
 
     @cached_property
     def _smoothed(self) -> tuple[Array, float]:
@@ -97,12 +91,8 @@ class Weighted:
         return quantiles(of_draws, self.weights, levels)
 
     def resampled(self, n: int, offset: float) -> NDArray[np.int64]:
-        """Returns (n,) numbers of draws of equal weight, in a stride by which neighbours are not alike.
-
-        Parameters
-        ----------
-        offset : uniform in [0, 1)
-        """
+        """Returns (n,) numbers of draws of equal weight, in a stride by which neighbours are not alike. `offset`: uniform in [0,
+        1)."""
         return resampled(self.weights, n, offset)
 
     @cached_property
@@ -154,16 +144,10 @@ def resampled(weights: Array, n: int, offset: float) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Without:
-    """Holds the posterior without one client.
+    """Holds the posterior without one client."""
 
-    Attributes
-    ----------
-    posterior : the same draws, with other weights
-    shift : (P,) its means less those with the client, in their sds
-    """
-
-    posterior: Weighted
-    shift: Array
+    posterior: Weighted  # the same draws, with other weights
+    shift: Array  # (P,) its means less those with the client, in their sds
 
     @property
     def known(self) -> bool:
@@ -172,12 +156,7 @@ class Without:
 
 
 def without(posterior: Weighted, values: Array) -> tuple[Without, ...]:
-    """Returns the posterior without each client in turn.
-
-    Parameters
-    ----------
-    values : (N, J) the clients' log-likelihoods at the draws
-    """
+    """Returns the posterior without each client in turn. `values`: (N, J) the clients' log-likelihoods at the draws."""
     posteriors = []
     for column in values.T:
         divided = posterior.scaled(-column)

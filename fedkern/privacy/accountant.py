@@ -408,13 +408,8 @@ def nominal_epsilon(parts: Parts, delta: float) -> float:
 
 
 def gather(parts: Parts) -> Parts:
-    """Returns each mechanism once, with all its steps; those without a step are left out.
-
-    Raises
-    ------
-    ValueError
-        The mechanisms protect different units: no two data sets are neighbours for all of them.
-    """
+    """Returns each mechanism once, with all its steps; those without a step are left out. Raises ValueError: the mechanisms
+    protect different units: no two data sets are neighbours for all of them."""
     units = [unit for unit in get_args(Unit) if any(m.unit == unit for m, _ in parts)]
     if len(units) > 1:
         raise ValueError(f"privacy: one data set cannot have charges by {' and by '.join(units)} in one account")

@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
+from ..arrays import Vector
 from .accountant import Mechanism, Parts, gather, largest_cases
 from .noise import GRID
 
-Vector = NDArray[np.float64]
 Law = dict[int, float]  # a sum of rows, in clips -> its probability
 Pair = tuple[Law, Law]  # of two neighbours
 
@@ -272,10 +271,7 @@ def bounds(
     rest -= h * math.sqrt(sum(steps for _, steps in tables) * -math.log(ETA) / 2)
     below, above = (convolve(tables_of_bound, start, h, points) for tables_of_bound in (lower, upper))
     lost = sum(steps * max(0.0, 1 - float(table.p.sum())) for table, steps in tables)
-    return (
-        max(0.0, below.epsilon(delta + 3 * ETA) + rest),
-        replace(above, missing=2 * ETA + lost).epsilon(delta),
-    )
+    return (max(0.0, below.epsilon(delta + 3 * ETA) + rest), replace(above, missing=2 * ETA + lost).epsilon(delta))
 
 
 def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, float]:

@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core import words as compiled
+from ..arrays import Array
 from ..errors import JobError
 
 Words = NDArray[np.uint64]  # (limbs, n), the lowest limb first
-Array = NDArray[np.float64]
 
 KEY = 32  # bytes of a secret and of a public key
 FEWEST = 3  # clients: of two each learns the other's number from the sum
@@ -272,7 +272,8 @@ class Pairs:
 
     @classmethod
     def agree(cls, client: int, secret: bytes, names: Sequence[str], keys: Sequence[bytes], job: bytes) -> Pairs:
-        """Returns the secrets of a client with its neighbours.
+        """Returns the secrets of a client with its neighbours. Raises JobError: there are fewer than three participants, two have
+        the same key, or a key is none.
 
         Parameters
         ----------
@@ -280,11 +281,6 @@ class Pairs:
         secret : 32 bytes that nobody else has, new at each start of a run
         names, keys : of all participants, in the order of their numbers
         job : digest of the job, which all have compared
-
-        Raises
-        ------
-        JobError
-            There are fewer than three participants, two have the same key, or a key is none.
         """
         if len(keys) < FEWEST:
             raise JobError(f"secure sums need {FEWEST} clients, and there are {len(keys)}: of two each learns the other's number")

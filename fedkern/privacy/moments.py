@@ -21,13 +21,8 @@ LARGEST_MOMENT = 32  # in the public code of both papers
 
 @lru_cache(maxsize=64)
 def log_moments(rate: float, sigma: float, largest: int) -> NDArray[np.float64]:
-    """Returns (alpha - 1) eps(alpha) of one step for alpha = 2, .., `largest`.
-
-    Parameters
-    ----------
-    rate : sampling rate in (0, 1]
-    sigma : noise multiplier
-    """
+    """Returns (alpha - 1) eps(alpha) of one step for alpha = 2, .., `largest`. `rate`: sampling rate in (0, 1]; `sigma`: noise
+    multiplier."""
     alpha = np.arange(2.0, largest + 1)
     if rate == 1:
         return alpha * (alpha - 1) / (2 * sigma**2)

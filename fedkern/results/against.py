@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..printing import listed
 from . import mixing, page, plots
 from .released import Drawing, Drawn, Group, Marginal, Released
-
-Array = NDArray[np.float64]
 
 NAMED = 4  # names in an error
 PLOTTED = 60  # parameters
@@ -29,29 +27,21 @@ REMEDY = 'give --names FILE, a TOML file with a line "OURS" = "THEIRS" for each 
 
 @dataclass(frozen=True)
 class Compared:
-    """Holds the comparison of one parameter.
+    """Holds the comparison of one parameter."""
 
-    Attributes
-    ----------
-    name, other : as the run and as the reference call it
-    mean, sd, other_mean, other_sd : of the run's posterior, and of the reference
-    shift : difference of the means in the reference's sds
-    error : its Monte-Carlo standard error
-    sd_ratio : the run's sd over the reference's
-    distance : Wasserstein distance in the reference's sds
-    ours, theirs : the two marginals
-    """
-
+    # name, other: as the run and as the reference call it
     name: str
     other: str
+    # mean, sd, other_mean, other_sd: of the run's posterior, and of the reference
     mean: float
     sd: float
     other_mean: float
     other_sd: float
-    shift: float
-    error: float
-    sd_ratio: float
-    distance: float
+    shift: float  # difference of the means in the reference's sds
+    error: float  # its Monte-Carlo standard error
+    sd_ratio: float  # the run's sd over the reference's
+    distance: float  # Wasserstein distance in the reference's sds
+    # ours, theirs: the two marginals
     ours: Marginal
     theirs: Drawn
 
@@ -59,7 +49,8 @@ class Compared:
 def compare(
     posterior: Released, drawing: Drawing, reference: Group, names: Mapping[str, str] | None, path: str
 ) -> list[Compared]:
-    """Compares the parameters that both posteriors have, and returns them with the farthest apart first.
+    """Compares the parameters that both posteriors have, and returns them with the farthest apart first. Raises JobError: no name
+    matches, a name does not exist, or two arrays have other shapes.
 
     Parameters
     ----------
@@ -68,11 +59,6 @@ def compare(
     names : ours -> theirs, of parameters ("theta[age]", "beta[0]") or of whole arrays ("theta", "beta"), whose elements are then
         taken in their order; parameters that are not in it are matched by equal names
     path : of the reference, for errors
-
-    Raises
-    ------
-    JobError
-        No name matches, a name does not exist, or two arrays have other shapes.
     """
     groups = posterior.groups(drawing)
     ours, theirs = arrays(groups["posterior"], "the run"), arrays(reference, path)
@@ -96,13 +82,7 @@ Arrays = Mapping[str, Mapping[str, Array]]  # variable -> label ("" of a number)
 
 
 def arrays(group: Group, whose: str) -> Arrays:
-    """Returns all variables of a group, element by element.
-
-    Raises
-    ------
-    JobError
-        A variable has no chains and draws.
-    """
+    """Returns all variables of a group, element by element. Raises JobError: a variable has no chains and draws."""
     variables = {}
     for name, (dims, values) in group.variables.items():
         if np.asarray(values).dtype.kind not in "fiub":
@@ -127,13 +107,8 @@ def _label(name: str, label: str) -> str:
 
 
 def _equal(ours: Arrays, theirs: Arrays, path: str) -> list[tuple[str, str]]:
-    """Pairs parameters whose names are equal.
-
-    Raises
-    ------
-    JobError
-        No two are equal; where a whole array has an equal name, it says how the elements differ.
-    """
+    """Pairs parameters whose names are equal. Raises JobError: no two are equal; where a whole array has an equal name, it says
+    how the elements differ."""
     both = [name for name in _flat(ours) if name in _flat(theirs)]
     if both:
         return [(name, name) for name in both]

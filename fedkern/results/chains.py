@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from .mixing import Stream
 from .plain import Record
 from .selection import GAP
-
-Array = NDArray[np.float64]
 
 LEAST = 20  # draws of a chain: with fewer none lies in a 5 % tail
 NORMAL = 1.6448536269514722  # its quantile at 95 %
@@ -22,17 +20,11 @@ KEPT = ("rhat", "ess", "pip_rhat", "pip_ess")  # they judge all chains together,
 
 @dataclass(frozen=True)
 class Group:
-    """Holds the chains in one mode.
+    """Holds the chains in one mode."""
 
-    Attributes
-    ----------
-    chains : their numbers, as posterior.nc has them
-    moved : whether these have been in several modes, so that their means belong to none
-    signs : index of each coefficient in which chains are apart -> sign of this group's median, 0 below a tenth
-    """
-
-    chains: tuple[int, ...]
-    moved: bool
+    chains: tuple[int, ...]  # their numbers, as posterior.nc has them
+    moved: bool  # whether these have been in several modes, so that their means belong to none
+    # index of each coefficient in which chains are apart -> sign of this group's median, 0 below a tenth
     signs: Mapping[int, int]
 
 

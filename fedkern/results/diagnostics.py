@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 LEAST = 4  # draws of each chain below which ArviZ computes nothing
 MARKED = 1.05  # R-hat above which a number bears a mark wherever people read it

@@ -23,22 +23,16 @@ FEW = 50  # events: with fewer the ratio tells nothing
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Holds the dispersion of the counts of all rows together.
+    """Holds the dispersion of the counts of all rows together."""
 
-    Attributes
-    ----------
-    family, scale : as the job has them
-    ratio, error : of the variance of the responses to the model's, and its standard error where the model is right
-    events : sum of the counts
-    excess : the a of a variance mu + a mu^2 at which the ratio would be 1
-    """
-
+    # family, scale: as the job has them
     family: str
     scale: float
+    # ratio, error: of the variance of the responses to the model's, and its standard error where the model is right
     ratio: float
     error: float
-    events: float
-    excess: float
+    events: float  # sum of the counts
+    excess: float  # the a of a variance mu + a mu^2 at which the ratio would be 1
 
     @property
     def few(self) -> bool:

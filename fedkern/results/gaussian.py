@@ -8,34 +8,26 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
+from ..arrays import Vector
 from ..kernels import rng
 from ..models.expfam import Gaussian
 from ..models.reference import Coding
 from .released import Drawing, Group, Normal
 
-Vector = NDArray[np.float64]
 INTERCEPT = "intercept"
 PLAIN = (INTERCEPT, "log_sigma")  # parameters that are not slopes
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Holds a released Gaussian posterior.
+    """Holds a released Gaussian posterior."""
 
-    Attributes
-    ----------
-    of : of the d coefficients of q, such as "age", "workclass=Private", "intercept"
-    q : on the standardised scale
-    affine : (d, d) A with theta = A theta_std; None where the two scales are the same
-    coding : from these to the coefficients that are published, at reference levels; None where they are the same
-    """
-
-    of: tuple[str, ...]
-    q: Gaussian
-    affine: Vector | None = None
+    of: tuple[str, ...]  # of the d coefficients of q, such as "age", "workclass=Private", "intercept"
+    q: Gaussian  # on the standardised scale
+    affine: Vector | None = None  # (d, d) A with theta = A theta_std; None where the two scales are the same
+    # from these to the coefficients that are published, at reference levels; None where they are the same
     coding: Coding | None = None
 
     @property
@@ -151,11 +143,7 @@ def summarised(labels: Iterable[str], mean: Vector, sd: Vector) -> dict[str, dic
 
 def grouped(names: Sequence[str], drawn: Mapping[str, Vector]) -> Group:
     """Returns draws of coefficients as ArviZ's group posterior: theta with an axis of slopes, and beside it what is no slope.
-
-    Parameters
-    ----------
-    drawn : "" or "_std" -> (c, t, d) draws on that scale
-    """
+    `drawn`: "" or "_std" -> (c, t, d) draws on that scale."""
     axes, slopes = ("chain", "draw"), [j for j, name in enumerate(names) if name not in PLAIN]
     variables: dict[str, tuple[tuple[str, ...], Vector]] = {}
     for suffix, values in drawn.items():

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.importance.newton import Metric
+from ..arrays import Array
 from ..finding import Finding
 from ..models.encoding import Encoding
-
-Array = NDArray[np.float64]
 
 OFF = 5.0  # times as large as the rows' standard deviation, or so many of these from their mean
 MOVED = 0.5  # standard errors of the rows alone

@@ -67,20 +67,12 @@ class Faults:
 
 @dataclass
 class Diagnostic:
-    """Holds one diagnostic.
+    """Holds one diagnostic."""
 
-    Attributes
-    ----------
-    name : as a reader knows it
-    compute : the function that computes it
-    judges : whether the verdict hangs on it
-    instead : what stands in its place if that fails: a value, or a function of its arguments
-    """
-
-    name: str
-    compute: Callable[..., Any]
-    judges: bool
-    instead: Any
+    name: str  # as a reader knows it
+    compute: Callable[..., Any]  # the function that computes it
+    judges: bool  # whether the verdict hangs on it
+    instead: Any  # what stands in its place if that fails: a value, or a function of its arguments
 
     def attempt(self, *arguments: Any, **options: Any) -> Any:
         """Computes it; the notes of a generator are all made here."""

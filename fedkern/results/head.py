@@ -40,7 +40,7 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
         joined_by_column = (
             f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items()
         )
-        yield f'rare levels are "other": {"; ".join(joined_by_column)}'
+        yield f'rare levels are "other (rare)": {"; ".join(joined_by_column)}'
     if priors := _priors(summary, model, data):
         yield f"priors: {priors}"
     if summary["privacy"]:
@@ -87,6 +87,7 @@ def model_of(summary: Record, job: Record) -> str:
         formula += " + strata(client)" if family == "cox" else ""
         if groups := groupings(model.get("random") or {}):
             formula += f", {' and '.join(grouping.column for grouping in groups)} within clients"
+    formula += f", sigma {model['sigma']}" if model.get("sigma") else ""
     return f"{family} ({link}): {formula}" if family else f"{summary['method']}: {formula}"
 
 

@@ -63,20 +63,12 @@ class Test(NamedTuple):
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """Holds all tests of a fit.
+    """Holds all tests of a fit."""
 
-    Attributes
-    ----------
-    slopes : of all slopes together, each site with its intercept
-    intercept : of the intercepts, given common slopes; None without an intercept
-    single : name of a slope -> its test, given all other coefficients of the sites
-    differ : names of the slopes that differ by Holm's rule
-    """
-
-    slopes: Test
-    intercept: Test | None
-    single: dict[str, Test]
-    differ: tuple[str, ...]
+    slopes: Test  # of all slopes together, each site with its intercept
+    intercept: Test | None  # of the intercepts, given common slopes; None without an intercept
+    single: dict[str, Test]  # name of a slope -> its test, given all other coefficients of the sites
+    differ: tuple[str, ...]  # names of the slopes that differ by Holm's rule
 
     @property
     def content(self) -> dict[str, object]:
@@ -86,13 +78,8 @@ class Heterogeneity:
         return {**intercept, "slopes": self.slopes.content, "coefficients": single, "differ": list(self.differ)}
 
     def notes(self, remedy_of_intercepts: str, free: Collection[str] = ()) -> Iterator[str]:
-        """Yields one note that names the coefficients that differ.
-
-        Parameters
-        ----------
-        remedy_of_intercepts : of the catalogue
-        free : the coefficients that the model could let differ between clients
-        """
+        """Yields one note that names the coefficients that differ. `remedy_of_intercepts`: of the catalogue; `free`: the
+        coefficients that the model could let differ between clients."""
         where, remedies, slope = list[str](), list[str](), ""
         if self.intercept is not None and self.intercept.sure < SAID:
             where.append(f"in their intercepts ({_words(self.intercept)})")
@@ -141,12 +128,9 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
       each beyond doubt, and the sites do not differ far more in that. One slope may well be another one at one site.
 
     Or the outcome is about as often 1 at this site as it is 0 at all others together, and rare on one side (`mirrored`), and
-    slopes agree better if this site's have the other sign: few events tell little of slopes.
-
-    Parameters
-    ----------
-    chance : of the outcome 1, where slopes are 0, by the intercept there
-    g, P : (M, d) and (M, d, d) gradient and minus second derivatives of each site's log-likelihood there, an intercept's first
+    slopes agree better if this site's have the other sign: few events tell little of slopes. `chance`: of the outcome 1, where
+    slopes are 0, by the intercept there; `g`, `P`: (M, d) and (M, d, d) gradient and minus second derivatives of each site's
+    log-likelihood there, an intercept's first.
     """
     try:
         informed, h, of_slopes = _informed(g, P, 1)
@@ -263,15 +247,9 @@ def _rates(chance: float, g: Array, P: Array) -> tuple[Array, Array]:
 
 
 def _scaled(h: Array, P: Array) -> tuple[Array, Array]:
-    """Returns the sites' sums as if all columns had the same information; a column of which no site knows keeps its 0.
-
-    Raises
-    ------
-    FloatingPointError
-        A sum is no number: then sites are not compared, and nobody may read that they agree.
-    LinAlgError
-        The information of all sites is below 0.
-    """
+    """Returns the sites' sums as if all columns had the same information; a column of which no site knows keeps its 0. Raises
+    FloatingPointError: a sum is no number: then sites are not compared, and nobody may read that they agree. Raises LinAlgError:
+    the information of all sites is below 0."""
     diagonal = np.einsum("kii->i", P)
     if not (np.isfinite(h).all() and np.isfinite(P).all()):
         raise FloatingPointError("sums of sites that are compared are no numbers")
@@ -387,13 +365,8 @@ def _own_numbers(h: Array, P: Array, n_own: int) -> tuple[Array, Array]:
 
 
 def generalised_inverse(P: Array) -> tuple[Array, int, Array]:
-    """Returns a generalised inverse, the rank, and (d,) whether a coefficient alone is determined.
-
-    Raises
-    ------
-    LinAlgError
-        An eigenvalue is below 0.
-    """
+    """Returns a generalised inverse, the rank, and (d,) whether a coefficient alone is determined. Raises LinAlgError: an
+    eigenvalue is below 0."""
     diagonal = np.diag(P)
     if diagonal.min(initial=0.0) < -(NOTHING**0.5) * diagonal.max(initial=0.0):
         raise np.linalg.LinAlgError("no likelihood")

@@ -38,7 +38,8 @@ def groups(
 ) -> dict[str, Any]:
     """Returns groups posterior (theta, intercept, theta_std and intercept_std if they differ), sample_stats (lp), constant_data.
 
-    For a sampler they hold all kept draws, or the thinned ones beside streaming summaries.
+    For a sampler they hold all kept draws, or the thinned ones beside streaming summaries. Raises JobError: xarray is not
+    installed.
 
     Parameters
     ----------
@@ -51,11 +52,6 @@ def groups(
     -------
     name -> xarray.Dataset with the attributes that ArviZ knows; `inference` is "mcmc" or "variational", and `draws` says where
     draws are independent
-
-    Raises
-    ------
-    JobError
-        xarray is not installed.
     """
     try:
         from xarray import Dataset
@@ -82,13 +78,8 @@ def inference_data(
     made: Mapping[str, Any] | None = None,
     own: Mapping[str, Group] | None = None,
 ) -> Any:
-    """Returns the same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
-
-    Raises
-    ------
-    JobError
-        ArviZ is not installed.
-    """
+    """Returns the same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x). Raises JobError: ArviZ is not
+    installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 when it is imported
@@ -104,13 +95,7 @@ def inference_data(
 
 
 def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Mapping[str, Any] | None = None) -> bytes:
-    """Returns the bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
-
-    Raises
-    ------
-    JobError
-        h5py is not installed.
-    """
+    """Returns the bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads. Raises JobError: h5py is not installed."""
     try:
         import h5py
     except ImportError as error:
@@ -131,12 +116,7 @@ def _write(to: Any, group: Group, text: Any, dimensions: Iterator[int]) -> None:
     """Writes one group of a netCDF file.
 
     A dimension is a data set that is marked as one, with a number of its own in the file; a coordinate is the data set of its
-    dimension.
-
-    Parameters
-    ----------
-    text : the type of names
-    dimensions : the next numbers of dimensions
+    dimension. `text`: the type of names; `dimensions`: the next numbers of dimensions.
     """
     variables = {name: (np.atleast_1d(dims).tolist(), np.asarray(values)) for name, (dims, values) in group.variables.items()}
     sizes = {name: len(values) for name, values in group.coordinates.items()}

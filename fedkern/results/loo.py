@@ -12,18 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.core.exchange import LARGEST, LEAST
 from ..algorithms.core.masked import ALL, describe_few
 from ..algorithms.core.once import Server, not_in
 from ..algorithms.exchanges.sums import BINS, LooSums
+from ..arrays import Array
 from ..finding import Finding
 from ..models import psis
 from . import guard, page
 from .plain import Record, real
-
-Array = NDArray[np.float64]
 
 EDGES = (psis.GOOD, psis.UNRELIABLE, 1.0)  # of the bins of k-hat
 BLOCK = 256  # rows at once: memory is that of the draws times this
@@ -97,12 +95,9 @@ def corrected(content: dict[str, Any], at_draws: float, mean: float, variance: f
     """Returns the entry with what chance has put into its draws taken back, as far as the log-likelihood shows it.
 
     Near its mode the log-likelihood of all rows is a constant less half a chi-square, and the sum of the rows' squared deviations
-    is p_loo / (2 variance) times that chi-square: by both, elpd follows the log-likelihood's mean over the draws.
-
-    Parameters
-    ----------
-    at_draws : the mean of the log-likelihood of all rows over the draws that the densities are of
-    mean, variance : of the log-likelihood in the posterior, known from many more draws
+    is p_loo / (2 variance) times that chi-square: by both, elpd follows the log-likelihood's mean over the draws. `at_draws`: the
+    mean of the log-likelihood of all rows over the draws that the densities are of; `mean`, `variance`: of the log-likelihood in
+    the posterior, known from many more draws.
     """
     if not content or not variance > 0:
         return content

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 NEAR = 0.05  # sds of a column that a site lacks, for each sd of one that it has
 STEPS = 200  # of Newton's method: a dozen do
@@ -20,22 +20,16 @@ STEPS = 200  # of Newton's method: a dozen do
 
 @dataclass(frozen=True)
 class Combined:
-    """Holds a random-effects meta-analysis of P coefficients; NaN where no site has an estimate.
+    """Holds a random-effects meta-analysis of P coefficients; NaN where no site has an estimate."""
 
-    Attributes
-    ----------
-    mean, se : (P,) of the average over the population of sites
-    tau_sq : (P,) variance between sites, by Paule and Mandel's equation, 0 where it has no solution
-    q, i_sq : (P,) Cochran's Q, and the share of variation that is not chance, max(0, 1 - (m - 1) / Q)
-    sites : (P,) number of sites with an estimate
-    """
-
+    # mean, se: (P,) of the average over the population of sites
     mean: Array
     se: Array
-    tau_sq: Array
+    tau_sq: Array  # (P,) variance between sites, by Paule and Mandel's equation, 0 where it has no solution
+    # q, i_sq: (P,) Cochran's Q, and the share of variation that is not chance, max(0, 1 - (m - 1) / Q)
     q: Array
     i_sq: Array
-    sites: NDArray[np.int64]
+    sites: NDArray[np.int64]  # (P,) number of sites with an estimate
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Returns the ends (P,) of the average's interval: Student's t, degrees one less than sites (one site: normal)."""
@@ -58,16 +52,8 @@ def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
     """Computes the random-effects average, by Paule and Mandel, with Hartung and Knapp's standard error.
 
     tau^2 is the value at which the weighted squares about the average, weights 1 / (se^2 + tau^2), equal the number of sites less
-    one.
-
-    Parameters
-    ----------
-    estimates, errors : (m, P) of m sites, with standard errors > 0; NaN where a site has none
-
-    Raises
-    ------
-    ValueError
-        Different shapes, or a standard error that is not > 0.
+    one. `estimates`, `errors`: (m, P) of m sites, with standard errors > 0; NaN where a site has none. Raises ValueError:
+    different shapes, or a standard error that is not > 0.
     """
     b, se = np.asarray(estimates, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if b.ndim != 2 or b.shape != se.shape:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from . import diagnostics, guard
 from .diagnostics import MARKED, normal_scores
 
@@ -20,7 +20,6 @@ FEWEST = 8  # batches of a chain that its longest ones leave
 BLOCK = 2048  # quantities that are judged at once: this takes little memory beside the stream
 CHANCE = 0.999  # quantile of R-hat in chains that agree, beyond which it counts
 KEPT = 200  # thinned draws of all chains together
-Array = NDArray[np.float64]
 Both = tuple[Array, Array]  # R-hat and ESS
 
 
@@ -29,18 +28,13 @@ class Stream:
     """Holds moments, ESS of batch means, split R-hat and thinned draws of P quantities in c chains.
 
     The number of draws need not be known: batches and the thinning double when they fill up. Memory: (35 c + 200) P numbers.
-
-    Attributes
-    ----------
-    chains, size : c and P
-    keep : whether thinned draws are kept
-    n : draws of each chain so far
     """
 
+    # chains, size: c and P
     chains: int
     size: int
-    keep: bool = True
-    n: int = 0
+    keep: bool = True  # whether thinned draws are kept
+    n: int = 0  # draws of each chain so far
     length: int = 1  # draws of a batch
     every: int = 1  # between two kept draws
     centre: Array = field(default_factory=lambda: np.empty(0))  # (c, P) running means

@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..arrays import Array
 from ..finding import Finding
 from . import heterogeneity
-
-Array = NDArray[np.float64]
 
 REWRITE = "rewrite-outcome"
 OF_TWO = "slopes-reversed"
@@ -38,15 +36,10 @@ class Reversed(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Holds sums of sites where all slopes are 0.
+    """Holds sums of sites where all slopes are 0."""
 
-    Attributes
-    ----------
-    chance : of the outcome 1 there, at all sites together
-    g, P : (M, d) and (M, d, d) gradient and minus second derivatives, the intercept's first, each row at that chance
-    """
-
-    chance: float
+    chance: float  # of the outcome 1 there, at all sites together
+    # g, P: (M, d) and (M, d, d) gradient and minus second derivatives, the intercept's first, each row at that chance
     g: Array
     P: Array
 
@@ -92,12 +85,8 @@ def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) 
 
 
 def _unweighted(level: float, variance: float) -> tuple[float, float, float, float]:
-    """Finds the normal linear predictor that has this mean and variance in rows weighted by p (1 - p).
-
-    Returns
-    -------
-    its mean and variance, and the means of p and of p (1 - p)
-    """
+    """Finds the normal linear predictor that has this mean and variance in rows weighted by p (1 - p). Returns its mean and
+    variance, and the means of p and of p (1 - p)."""
     mean, var = level, variance
     for _ in range(STEPS):
         u = mean + np.sqrt(var) * NODES

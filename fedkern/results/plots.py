@@ -372,13 +372,8 @@ def tidy(axes: Axes, grid: Literal["x", "y"]) -> None:
 
 
 def areas_drawn(axes: Axes, shapes: Sequence[Sequence[Part]], values: Sequence[float]) -> Any:
-    """Draws areas as polygons, coloured by their values, and returns them for a colour bar.
-
-    Parameters
-    ----------
-    shapes : of each area, its parts, in degrees
-    values : one of each area
-    """
+    """Draws areas as polygons, coloured by their values, and returns them for a colour bar. `shapes`: of each area, its parts, in
+    degrees; `values`: one of each area."""
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from ..errors import JobError
 from ..kernels import rng
 from ..kernels.families import FAMILIES, MOST
@@ -18,8 +19,6 @@ from .frames import Rows, to_frame
 
 if TYPE_CHECKING:
     from .frames import PredictionFrame
-
-Vector = NDArray[np.float64]
 
 BEYOND = "beyond"  # column that says why a row has no prediction
 SDS = 4.0  # of the linear predictor, within which all of its posterior is
@@ -149,9 +148,12 @@ class OfLevels(Prediction):
 
 
 def anew(family: str, eta: Vector, scale: float | Vector, seed: int) -> Vector:
-    """Returns (m, n) new responses at predictors (m, n) of draws of the posterior; `scale`: (m,), of several numbers (k, m)."""
+    """Returns (m, n) new responses at predictors (m, n) of draws of the posterior.
+
+    `scale` broadcasts to (m, n), of several numbers to (k, m, n).
+    """
     record, (m, n) = FAMILIES[family], eta.shape
-    each = np.repeat(np.broadcast_to(scale, (*np.shape(scale)[:-1], m)), n, axis=-1)
+    each = np.broadcast_to(scale, (*np.shape(scale)[:-2], m, n)).reshape(*np.shape(scale)[:-2], m * n)
     drawn = record.draw(Keyed(rng.key(seed, "posterior", ANEW), 0), record.mean(record.kept(eta)).ravel(), each, None)
     return np.asarray(drawn, np.float64).reshape(m, n)
 

@@ -8,15 +8,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..models.encoding import Encoding
 from ..models.formula import factors
 from .prediction import Prediction
 from .released import Drawn, Group, difference, of_draws
 
-Array = NDArray[np.float64]
 CONTRAST = re.compile(r"(.*)\[(.*) vs (.*)\]")
 # Of the mean of a function of a column, to the column.
 BACK: dict[str, Any] = {"log": np.exp, "log2": np.exp2, "log10": lambda x: 10.0**x, "sqrt": np.square, "exp": np.log}
@@ -35,13 +34,8 @@ def drawn(groups: Mapping[str, Group], name: str) -> Array | None:
 
 
 def hypothesis(text: str, groups: Mapping[str, Group], parameters: Sequence[str]) -> dict[str, float]:
-    """Returns how probable "left > right" or "left < right" is, and how far left is from right.
-
-    Parameters
-    ----------
-    text : of names of `parameters`, also without `theta[..]` about them, numbers, + - * / **, and log, exp, sqrt
-    groups : of the posterior's draws
-    """
+    """Returns how probable "left > right" or "left < right" is, and how far left is from right. `text`: of names of `parameters`,
+    also without `theta[..]` about them, numbers, + - * / **, and log, exp, sqrt; `groups`: of the posterior's draws."""
     sides = re.split(r"(<=?|>=?|=+)", text)
     if len(sides) != 3 or "=" in sides[1][:1]:
         raise JobError(f'hypothesis {text!r}: wanted one < or >, as in "age > 0": that two numbers are equal has no probability')

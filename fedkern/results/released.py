@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,27 @@ class Released(Protocol):
 
     def marginal(self, name: str, site: str = "") -> Marginal | None:
         """Returns a parameter on the data's scale, or a client's (`site`); None where only the summary of it is kept."""
+
+
+class ByDraws:
+    """Is the base of posteriors that keep draws: they say `groups`, and a parameter is found in these."""
+
+    @property
+    def sampled(self) -> bool:
+        """Always true."""
+        return True
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """Returns all kept draws, as in `Released`."""
+        raise NotImplementedError
+
+    def marginal(self, name: str, site: str = "") -> Drawn | None:
+        """Returns a parameter by its kept draws, on the data's scale; None for a function of the draws, such as `negligible`."""
+        return of_draws(self._groups, name, site)
+
+    @cached_property
+    def _groups(self) -> dict[str, Group]:
+        return self.groups(Drawing(0))
 
 
 # Draws by the names of summary.json --------------------

@@ -45,39 +45,24 @@ UNCLAIMED = (
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Holds the files of a run, finished or not.
+    """Holds the files of a run, finished or not."""
 
-    Attributes
-    ----------
-    name : of its folder
-    summary : summary.json; empty if the run did not finish
-    job : the job's tables
-    lines : of metrics.jsonl
-    ledgers : client -> lines of its ledger, where they lie in this folder
-    areas : client -> rows of its areas.csv, where they lie in this folder
-    shapes : client -> area -> its borders, of clients with an areas.geojson
-    fits : client -> its fit.json, where it lies in this folder
-    rows : returns the rows of the result's table, of ratios for True; empty where the result has no table
-    own : the client whose folder this is; "" for a run's folder
-    said : the server's verdict, in a client's folder; empty where the client was not told
-    day : when the result was written, as 2026-01-31
-    notes : on files that could not be read
-    pooled : summary.json of the same model on the pooled rows, without privacy; empty where the folder has none
-    """
-
-    name: str
-    summary: Record = field(default_factory=dict)
-    job: Record = field(default_factory=dict)
-    lines: Sequence[Record] = ()
+    name: str  # of its folder
+    summary: Record = field(default_factory=dict)  # summary.json; empty if the run did not finish
+    job: Record = field(default_factory=dict)  # the job's tables
+    lines: Sequence[Record] = ()  # of metrics.jsonl
+    # client -> lines of its ledger, where they lie in this folder
     ledgers: Mapping[str, Sequence[Record]] = field(default_factory=dict)
-    areas: Areas = field(default_factory=dict)
-    shapes: Shapes = field(default_factory=dict)
-    fits: Mapping[str, Record] = field(default_factory=dict)
-    own: str = ""
-    said: Record = field(default_factory=dict)
-    day: str = ""
+    areas: Areas = field(default_factory=dict)  # client -> rows of its areas.csv, where they lie in this folder
+    shapes: Shapes = field(default_factory=dict)  # client -> area -> its borders, of clients with an areas.geojson
+    fits: Mapping[str, Record] = field(default_factory=dict)  # client -> its fit.json, where it lies in this folder
+    own: str = ""  # the client whose folder this is; "" for a run's folder
+    said: Record = field(default_factory=dict)  # the server's verdict, in a client's folder; empty where the client was not told
+    day: str = ""  # when the result was written, as 2026-01-31
+    # returns the rows of the result's table, of ratios for True; empty where the result has no table
     rows: Callable[[bool], Sequence[Record]] = lambda ratios: ()
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # on files that could not be read
+    # summary.json of the same model on the pooled rows, without privacy; empty where the folder has none
     pooled: Record = field(default_factory=dict)
 
 

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ..arrays import Array
 from ..models import psis
-
-Array = NDArray[np.float64]
 
 MEAN, SD = 0.1, 0.05  # sds by which a mean, and parts by which an sd may be off
 EQUAL = 1e-6  # nats within which all ratios are one: q is then the posterior
@@ -30,30 +28,20 @@ NARROW, ERRORS = 0.1, 3.0  # parts by which an sd of q may be too small, and sta
 
 @dataclass(frozen=True)
 class Reweighed:
-    """Holds the comparison of P unknowns.
+    """Holds the comparison of P unknowns."""
 
-    Attributes
-    ----------
-    names : of the unknowns
-    k_hat : shape of the weights' tail
-    mean, sd : (P,) the posterior's mean less q's, in sds of q; its sd over q's, less 1
-    mean_error, sd_error : (P,) their standard errors
-    draws : that have weights
-    effective : number of draws of equal weights that these are worth, (sum w)^2 / sum w^2
-    exact : whether all weights are equal, but for rounding: q is then the posterior, and no tail has a shape
-    wanted : of `effective`, for weights that can be used
-    """
-
-    names: tuple[str, ...]
-    k_hat: float
+    names: tuple[str, ...]  # of the unknowns
+    k_hat: float  # shape of the weights' tail
+    # mean, sd: (P,) the posterior's mean less q's, in sds of q; its sd over q's, less 1
     mean: Array
     sd: Array
+    # mean_error, sd_error: (P,) their standard errors
     mean_error: Array
     sd_error: Array
-    draws: int
-    effective: float = 0.0
-    exact: bool = False
-    wanted: float = 0.0
+    draws: int  # that have weights
+    effective: float = 0.0  # number of draws of equal weights that these are worth, (sum w)^2 / sum w^2
+    exact: bool = False  # whether all weights are equal, but for rounding: q is then the posterior, and no tail has a shape
+    wanted: float = 0.0  # of `effective`, for weights that can be used
 
     @property
     def limit(self) -> float:

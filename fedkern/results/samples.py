@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from . import mixing, released
-from .released import Drawing, Drawn, Group
+from ..arrays import Array
+from . import mixing
+from .released import ByDraws, Drawing, Group
 from .selection import LARGE, matrix, partial_correlations
 
-Array = NDArray[np.float64]
 Row = dict[str, float]
 
 # The quantities by which convergence is judged, and their names. R-hat and ESS use ranks: those of tau^2 are those of log tau.
@@ -26,45 +26,31 @@ NAMED = {name: field_name for field_name, name in NAMES.items()}
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Holds the kept draws of c chains, t of each, on the model's standardised scale.
+class Samples(ByDraws):
+    """Holds the kept draws of c chains, t of each, on the model's standardised scale."""
 
-    Attributes
-    ----------
-    names : of the P coefficients: "age", or the edges "from -> to" in the order of the flattened active (g, p) array
-    theta, tau_sq, inclusion : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
-    average : (c, t, P) (1/M) sum_k theta_k; None where the server keeps sums alone
-    by_rows : (c, t, P) sum_k n_k theta_k / sum_k n_k; None where the server does not know the sites' numbers of rows either
-    between : (c, t, P) standard deviation of the M sites' theta_k; None with sums, and for a single site
-    new_site : (c, t, P) theta_k of a site that the model has not seen
-    eta, rho : (c, t, E) and (c, t, g)
-    scale : (P,) positive factor to the data's scale: theta_original = theta * scale
-    sites : client -> theta_k (c, t, P); empty unless the job shares them
-    kind : "regression", "mrf" or "sem"
-    nodes : names of the variables of a graph
-    c0 : ratio of the variances of spike and slab
-    negligible : where the job fixes the spike, two of its standard deviations; c0 is not used then
-    delta : size from which an average counts as large, and a site as different
-    told : (sites, P) whether each site's rows tell something of a coefficient, in the order of `sites`; None: of all
-    """
-
+    # of the P coefficients: "age", or the edges "from -> to" in the order of the flattened active (g, p) array
     names: tuple[str, ...]
+    # theta, tau_sq, inclusion: (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
     theta: Array
     tau_sq: Array
     inclusion: Array
-    average: Array | None
+    average: Array | None  # (c, t, P) (1/M) sum_k theta_k; None where the server keeps sums alone
+    # eta, rho: (c, t, E) and (c, t, g)
     eta: Array
     rho: Array
-    scale: Array
-    sites: Mapping[str, Array] = field(default_factory=dict)
-    kind: str = "regression"
-    nodes: tuple[str, ...] = ()
-    c0: float = 0.01
-    negligible: float | None = None
+    scale: Array  # (P,) positive factor to the data's scale: theta_original = theta * scale
+    sites: Mapping[str, Array] = field(default_factory=dict)  # client -> theta_k (c, t, P); empty unless the job shares them
+    kind: str = "regression"  # "regression", "mrf" or "sem"
+    nodes: tuple[str, ...] = ()  # names of the variables of a graph
+    c0: float = 0.01  # ratio of the variances of spike and slab
+    negligible: float | None = None  # where the job fixes the spike, two of its standard deviations; c0 is not used then
+    # (c, t, P) sum_k n_k theta_k / sum_k n_k; None where the server does not know the sites' numbers of rows either
     by_rows: Array | None = None
-    between: Array | None = None
-    new_site: Array | None = None
-    delta: float = LARGE
+    between: Array | None = None  # (c, t, P) standard deviation of the M sites' theta_k; None with sums, and for a single site
+    new_site: Array | None = None  # (c, t, P) theta_k of a site that the model has not seen
+    delta: float = LARGE  # size from which an average counts as large, and a site as different
+    # (sites, P) whether each site's rows tell something of a coefficient, in the order of `sites`; None: of all
     told: NDArray[np.bool_] | None = None
 
     @property
@@ -235,19 +221,6 @@ class Samples:
                 out[k, j] = {"contrast": float(contrast.mean()), "p_differs": float(np.mean(np.abs(contrast) > self.delta))}
         return out
 
-    @property
-    def sampled(self) -> bool:
-        """Always true."""
-        return True
-
-    def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """Returns a parameter by its draws, on the data's scale; None for a function of the draws, such as `negligible`."""
-        return released.of_draws(self._groups, name, site)
-
-    @cached_property
-    def _groups(self) -> dict[str, Group]:
-        return self.groups(Drawing(0))
-
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns all kept draws; coordinates are the names of coefficients, clients and nodes."""
         axes, per = ("chain", "draw"), "coefficient"
@@ -325,12 +298,7 @@ def mix(draws_of: Mapping[str, Array], reached: NDArray[np.bool_] | None, sites:
 
 
 def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:
-    """Summarises each of the P columns of (c, t, P).
-
-    Parameters
-    ----------
-    mixed : their R-hat and ESS
-    """
+    """Summarises each of the P columns of (c, t, P). `mixed`: their R-hat and ESS."""
     flat = draws.reshape(-1, draws.shape[-1])
     sd = flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)
     summaries = {"mean": flat.mean(axis=0), "sd": sd}

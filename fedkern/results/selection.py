@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..printing import listed
 from .diagnostics import MARKED
 from .plain import Record, real
 from .verdict import doubtful, is_doubtful, marked
 
-Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
 LARGE = 0.2  # standardised units: from here an average is large, and a site differs, unless a job says another
 DEVIATING = ("p_differs", "contrast", "p_deviates", "mean", "q05", "q95", "rhat")  # of a client that differs
@@ -379,22 +379,12 @@ def either(samples: Draws) -> Array:
     return mean
 
 
-def gamma_table(samples: Draws) -> Array:
-    """Returns (p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
-    return matrix(samples.pip, len(samples.nodes))
-
-
 # Files for other programs --------------------
 
 
 def edges(summary: Record) -> list[Row]:
     """Returns the edges of the false discovery rate's set, as summary.json has them, in the order of `HEAD`; NaN if unknown.
-
-    Raises
-    ------
-    JobError
-        The result is no graph, or its chains disagree, so that there is no graph over all of them.
-    """
+    Raises JobError: the result is no graph, or its chains disagree, so that there is no graph over all of them."""
     if "graph" not in summary:
         raise JobError('the result has no graph: model.kind = "mrf" or "sem" gives one')
     if "by_mode" in summary:

@@ -45,8 +45,9 @@ def family(summary: Record) -> str:
 
 
 def blocks(summary: Record) -> list[str]:
-    """Returns the beginnings of coefficients' names: "mild:" for each level that has coefficients, else one empty text."""
-    return [f"{level}:" for level in summary.get("nominal", ())] or [""]
+    """Returns the beginnings of coefficients' names: "mild:" for each level or cause that has coefficients, else one empty
+    text."""
+    return [f"{level}:" for level in summary.get("nominal", summary.get("causes", ()))] or [""]
 
 
 def own_levels(summary: Record) -> dict[str, str]:

@@ -21,20 +21,12 @@ from .released import Drawing, Drawn, Group, Released
 
 @dataclass(frozen=True)
 class Stored:
-    """Holds a posterior that was released as draws, or with no file of draws.
+    """Holds a posterior that was released as draws, or with no file of draws."""
 
-    Attributes
-    ----------
-    summary : summary.json
-    kept : the groups of posterior.nc; empty without such a file
-    path : of that file
-    sampled : whether its draws are the states of Markov chains
-    """
-
-    summary: Record
-    kept: Mapping[str, Group] = field(default_factory=dict)
-    path: str = ""
-    sampled: bool = False
+    summary: Record  # summary.json
+    kept: Mapping[str, Group] = field(default_factory=dict)  # the groups of posterior.nc; empty without such a file
+    path: str = ""  # of that file
+    sampled: bool = False  # whether its draws are the states of Markov chains
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,26 +41,15 @@ class Stored:
         return released.of_draws(self.kept, name, site)
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
-        """Returns the groups of the file, whatever number of draws is asked for.
-
-        Raises
-        ------
-        JobError
-            The run wrote none.
-        """
+        """Returns the groups of the file, whatever number of draws is asked for. Raises JobError: the run wrote none."""
         if not self.kept:
             raise JobError(f"{self.path}: the run left no draws there; its notes say why, if it had any")
         return dict(self.kept)
 
 
 def read(folder: Path, summary: Record) -> Released:
-    """Reads the posterior of a finished run, with the bits that the run released.
-
-    Raises
-    ------
-    JobError
-        xarray or h5netcdf is not installed, or the file cannot be read.
-    """
+    """Reads the posterior of a finished run, with the bits that the run released. Raises JobError: xarray or h5netcdf is not
+    installed, or the file cannot be read."""
     path = folder / "posterior.nc"
     if not path.exists():
         return Stored(summary, path=str(path))
@@ -106,13 +87,7 @@ def attributes(folder: Path) -> dict[str, str | float]:
 
 
 def open_groups(path: Path) -> dict[str, Group]:
-    """Reads all groups of a netCDF file.
-
-    Raises
-    ------
-    JobError
-        xarray or h5netcdf is not installed, or the file cannot be read.
-    """
+    """Reads all groups of a netCDF file. Raises JobError: xarray or h5netcdf is not installed, or the file cannot be read."""
     try:
         import h5netcdf
         import xarray

@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from . import mixing, released
+from ..arrays import Array
+from . import mixing
 from .mixing import Stream
-from .released import Drawing, Drawn, Group
-from .samples import OWN, Array, Row, rescaled
+from .released import ByDraws, Drawing, Group
+from .samples import OWN, Row, rescaled
 
 JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho", "average")  # moments need logarithms
 ALONE = ("log_eta", "logit_rho")  # for that alone: eta and rho are published
@@ -19,7 +20,7 @@ LISTED = 2000  # coefficients in `parameters`: those with the largest PIPs
 
 
 @dataclass(frozen=True)
-class Streamed:
+class Streamed(ByDraws):
     """Holds the same as `Samples`, with a `Stream` for each quantity instead of its draws."""
 
     names: tuple[str, ...]
@@ -93,19 +94,6 @@ class Streamed:
         upper = np.zeros((p, p))
         upper[np.triu_indices(p, 1)] = self.streams["partial"].mean
         return upper + upper.T, None
-
-    @property
-    def sampled(self) -> bool:
-        """Always true."""
-        return True
-
-    def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """Returns a coefficient by its thinned draws."""
-        return released.of_draws(self._groups, name, site)
-
-    @cached_property
-    def _groups(self) -> dict[str, Group]:
-        return self.groups(Drawing(0))
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns the thinned draws of theta, and the moments of it and of the inclusion."""

@@ -60,12 +60,8 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
     """Returns BLAKE2b-256 (64 hexadecimal digits) over the arrays sorted by name: name, dtype, shape, little-endian C-order
     bytes.
 
-    Each part is preceded by its length, so that no two sets of arrays give the same bytes.
-
-    Raises
-    ------
-    TypeError
-        An array is of objects.
+    Each part is preceded by its length, so that no two sets of arrays give the same bytes. Raises TypeError: an array is of
+    objects.
     """
     state = hashlib.blake2b(digest_size=32)
     for name in sorted(arrays):

@@ -40,30 +40,17 @@ COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the li
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds the options of a table.
+    """Holds the options of a table."""
 
-    Attributes
-    ----------
-    exp : ratios instead of coefficients
-    family : of the response
-    reference : categorical column -> the level that others are compared with; by default the first in sorted order
-    levels : whether coefficients of all levels, where a result has these, stand beside their contrasts
-    """
-
-    exp: bool = False
-    family: str = ""
+    exp: bool = False  # ratios instead of coefficients
+    family: str = ""  # of the response
+    # categorical column -> the level that others are compared with; by default the first in sorted order
     reference: Mapping[str, str] = field(default_factory=dict)
-    levels: bool = True
+    levels: bool = True  # whether coefficients of all levels, where a result has these, stand beside their contrasts
 
     @property
     def ratio(self) -> str:
-        """The name of exp of a coefficient.
-
-        Raises
-        ------
-        JobError
-            It is no ratio.
-        """
+        """The name of exp of a coefficient. Raises JobError: it is no ratio."""
         ratio = ratio_of(self.family)
         if not ratio:
             of = f"a {self.family or 'graph'} response" if self.family != OWN else "an own model"
@@ -84,7 +71,7 @@ def ratio_of(family: str) -> str:
 
 
 def rows(summary: Record, posterior: Released, query: Asked) -> list[Row]:
-    """Returns the table.
+    """Returns the table. Raises JobError: a reference is no level, or there is no ratio.
 
     Parameters
     ----------
@@ -97,11 +84,6 @@ def rows(summary: Record, posterior: Released, query: Asked) -> list[Row]:
     rows with `parameter`, `site` (of a client's coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
     one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio`, `mean_ratio`, `hazard_ratio` or
     `time_ratio` (posterior median) instead of `mean` and `sd`
-
-    Raises
-    ------
-    JobError
-        A reference is no level, or there is no ratio.
     """
     levels = {str(c["name"]): [str(level) for level in c["levels"]] for c in _columns(summary) if "levels" in c}
     _check(query.reference, levels)
@@ -190,13 +172,9 @@ def contrasts(
 
 @dataclass(frozen=True)
 class _Moved:
-    """Holds by what intercepts, thresholds and baseline hazards change at other reference levels than the result's.
+    """Holds by what intercepts, thresholds and baseline hazards change at other reference levels than the result's."""
 
-    Attributes
-    ----------
-    by : the beginning of a block's names -> names of the coefficients of the levels that are asked for
-    """
-
+    # the beginning of a block's names -> names of the coefficients of the levels that are asked for
     by: Mapping[str, Sequence[str]]
 
     @classmethod

@@ -6,17 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..algorithms.core.windows import ERRORS, LEAST, MEAN, SD, Movement
+from ..arrays import Array
 from ..finding import Finding
 from ..models import psis
 from ..models.weighted import Weighted
 from .diagnostics import MARKED
 from .reweighed import Reweighed
 
-Array = NDArray[np.float64]
 Word = bool | Literal["settled", "not judged", "approximate"]
 
 RHAT = 1.01  # of converged chains: the largest R-hat
@@ -55,18 +52,11 @@ INTERRUPTED = Ending("the run did not finish", "interrupted", "bad")
 
 
 class Check(NamedTuple):
-    """Holds one test of a result.
+    """Holds one test of a result."""
 
-    Attributes
-    ----------
-    found : what was found; of an entry of the catalogue with its id, and the numbers with those that are wanted
-    word : what the result is, as far as this test goes
-    worst : name of the quantity that is farthest from what is wanted; "" where none is known
-    """
-
-    found: str
-    word: Word
-    worst: str = ""
+    found: str  # what was found; of an entry of the catalogue with its id, and the numbers with those that are wanted
+    word: Word  # what the result is, as far as this test goes
+    worst: str = ""  # name of the quantity that is farthest from what is wanted; "" where none is known
 
     @property
     def content(self) -> dict[str, object]:
@@ -77,14 +67,9 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Holds the checks of a result, of which the worst decides.
+    """Holds the checks of a result, of which the worst decides."""
 
-    Attributes
-    ----------
-    checks : at least one
-    """
-
-    checks: tuple[Check, ...]
+    checks: tuple[Check, ...]  # at least one
 
     @classmethod
     def of(cls, word: Word, found: str, worst: str = "") -> Verdict:
@@ -94,8 +79,7 @@ class Verdict:
     @property
     def converged(self) -> Word:
         """True, False, "settled" (an optimiser that moves no more, where nothing says that it is right), "not judged", or
-        "approximate" (all has converged, to a posterior in which small clients' summaries weigh much).
-        """
+        "approximate" (all has converged, to a posterior in which small clients' summaries weigh much)."""
         return max((check.word for check in self.checks), key=FROM_THE_BEST.index)
 
     @property

@@ -9,28 +9,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..models.weighted import quantiles
 from . import mixing
 from .gaussian import grouped, label
 from .released import Drawing, Drawn, Group
 
-Array = NDArray[np.float64]
 QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Holds a released posterior as draws.
+    """Holds a released posterior as draws."""
 
-    Attributes
-    ----------
-    values : name -> (c, t) draws of c chains
-    sampled : whether they are the states of a sampler: then they have R-hat and ESS
-    """
-
-    values: Mapping[str, Array]
-    sampled: bool = False
+    values: Mapping[str, Array]  # name -> (c, t) draws of c chains
+    sampled: bool = False  # whether they are the states of a sampler: then they have R-hat and ESS
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,28 +61,18 @@ class Draws:
 
 @dataclass(frozen=True)
 class WeightedDraws:
-    """Holds a released posterior as weighted draws.
+    """Holds a released posterior as weighted draws."""
 
-    Attributes
-    ----------
-    names : of the p coefficients, such as "intercept", "age", "workclass=Private"
-    theta, standard : (N, p) coefficients on the data's scale, and on that of standardised columns; None where these are the same
-    others : name -> (N,) of other unknowns, such as a standard deviation of groups
-    weights : (N,) which add up to 1
-    chosen : (c, t) which of the N draws are draws of equal weight
-    lp : (N,) the log posterior density, up to a constant; None where it is not known
-    sampled : whether the chains of `chosen` are Markov chains: then their numbers have R-hat and ESS
-    own_sums : client -> (N,) the sum of its rows' log-likelihoods, where the server has it
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the p coefficients, such as "intercept", "age", "workclass=Private"
+    # theta, standard: (N, p) coefficients on the data's scale, and on that of standardised columns; None where these are the same
     theta: Array
     standard: Array | None
-    others: Mapping[str, Array]
-    weights: Array
-    chosen: NDArray[np.int64]
-    lp: Array | None
-    sampled: bool = False
+    others: Mapping[str, Array]  # name -> (N,) of other unknowns, such as a standard deviation of groups
+    weights: Array  # (N,) which add up to 1
+    chosen: NDArray[np.int64]  # (c, t) which of the N draws are draws of equal weight
+    lp: Array | None  # (N,) the log posterior density, up to a constant; None where it is not known
+    sampled: bool = False  # whether the chains of `chosen` are Markov chains: then their numbers have R-hat and ESS
+    # client -> (N,) the sum of its rows' log-likelihoods, where the server has it
     own_sums: Mapping[str, Array] = field(default_factory=dict)
 
     def without(self, named: Collection[str]) -> WeightedDraws:

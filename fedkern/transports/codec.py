@@ -57,13 +57,8 @@ class Codec:
         self._layouts: dict[type[Message], _Layout] = {}
 
     def layout(self, kind: type[Message]) -> _Layout:
-        """Returns the positions of the fields of a kind of message.
-
-        Raises
-        ------
-        ValueError
-            A symbol of the schema has no number in `dims`.
-        """
+        """Returns the positions of the fields of a kind of message. Raises ValueError: a symbol of the schema has no number in
+        `dims`."""
         if kind in self._layouts:
             return self._layouts[kind]
         fields, offset = [], HEADER.size

@@ -21,25 +21,17 @@ C = TypeVar("C")
 
 @dataclass
 class InProcess:
-    """Runs a job in one process, which is the server's place and every client's.
+    """Runs a job in one process, which is the server's place and every client's."""
 
-    Attributes
-    ----------
-    order : shuffles arrivals, in tests
-    rank, size, is_server : its number, the number of places, whether the server lives here
-    n_threads : of kernels; None for all that the machine has
-    hooks : of the latest protocol
-    names : of the clients, as soon as they are known
-    signals : that ask the job to end. A command catches them inside `with place.signals`, and none elsewhere
-    """
-
-    order: random.Random | None = None
+    order: random.Random | None = None  # shuffles arrivals, in tests
+    # rank, size, is_server: its number, the number of places, whether the server lives here
     rank: int = 0
     size: int = 1
     is_server: bool = True
-    n_threads: int | None = None
-    hooks: Hooks | None = None
-    names: tuple[str, ...] = ()
+    n_threads: int | None = None  # of kernels; None for all that the machine has
+    hooks: Hooks | None = None  # of the latest protocol
+    names: tuple[str, ...] = ()  # of the clients, as soon as they are known
+    # that ask the job to end. A command catches them inside `with place.signals`, and none elsewhere
     signals: Signals = field(default_factory=Signals)
 
     def mine(self, n_clients: int) -> list[int]:
@@ -91,7 +83,8 @@ def run_protocol(
     order: random.Random | None = None,
     signals: Signals | None = None,
 ) -> tuple[S, dict[int, C]]:
-    """Runs a protocol to its end.
+    """Runs a protocol to its end. Raises LostPeer: a signal has stopped the run, and the hooks have a checkpoint; it has the exit
+    code of a lost peer. Raises RemoteFault: a machine refused a message of another.
 
     Parameters
     ----------
@@ -114,13 +107,6 @@ def run_protocol(
     -------
     server, clients
         The last states.
-
-    Raises
-    ------
-    LostPeer
-        A signal has stopped the run, and the hooks have a checkpoint; it has the exit code of a lost peer.
-    RemoteFault
-        A machine refused a message of another.
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)

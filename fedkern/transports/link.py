@@ -101,23 +101,15 @@ class Patience:
 
 
 class Link(Protocol):
-    """Sends and receives the messages of one rank.
+    """Sends and receives the messages of one rank."""
 
-    Attributes
-    ----------
-    rank, size : its number, the number of ranks
-    patience : how it waits between two looks
-    run : the number of the protocol that runs; frames of an earlier one are dropped
-    gone : ranks that are known to be dead: nothing is sent to them or expected from them
-    clock : when each rank was last spoken to or heard
-    """
-
+    # rank, size: its number, the number of ranks
     rank: int
     size: int
-    patience: Patience
-    run: int
-    gone: set[int]
-    clock: list[float]
+    patience: Patience  # how it waits between two looks
+    run: int  # the number of the protocol that runs; frames of an earlier one are dropped
+    gone: set[int]  # ranks that are known to be dead: nothing is sent to them or expected from them
+    clock: list[float]  # when each rank was last spoken to or heard
 
     def wake(self, job: str, near: Iterable[int]) -> bool:
         """Lets this rank be woken, and wakes the ranks `near` that may be asleep; returns False where that is not possible."""

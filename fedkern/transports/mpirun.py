@@ -402,8 +402,7 @@ def children(pid: int) -> list[int]:
 
 def _ranks(mpirun: int) -> dict[int, tuple[int, int, int]]:
     """Returns the processes below mpirun that are ranks by their variables, each with its rank, the number of ranks on this
-    machine, and of all (0: not told).
-    """
+    machine, and of all (0: not told)."""
     parents = dict(_parents())
     ranks = {}
     for pid in parents:

@@ -21,11 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 NAME = "FEDKERN_LAUNCHER"  # the name of the socket of `mpirun`
-HELLO, JOINS, LEFT = (
-    b"hello ",
-    b"joins",
-    b"left ",
-)  # of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
+# of every rank: its number, how many are near, and in all; MPI starts; an exit code, and why
+HELLO, JOINS, LEFT = (b"hello ", b"joins", b"left ")
 BEGUN, ENDED = b"begun", b"ended "  # of rank 0
 LONGEST = 1024  # bytes of a word
 LOOK = 0.5  # seconds

@@ -16,16 +16,10 @@ RELAYED = "fedkern.places:Spoke"  # as a policy names it
 
 
 class Transport(Protocol):
-    """Runs a protocol to its end, with a server or without one.
+    """Runs a protocol to its end, with a server or without one."""
 
-    Attributes
-    ----------
-    is_server : whether the server lives here
-    signals : that ask the job to end. They are held while a protocol runs: `with signals.held()`
-    """
-
-    is_server: bool
-    signals: Signals
+    is_server: bool  # whether the server lives here
+    signals: Signals  # that ask the job to end. They are held while a protocol runs: `with signals.held()`
 
     def run_protocol(
         self,
@@ -63,17 +57,14 @@ class Place(Transport, Protocol):
     Attributes
     ----------
     rank, size, is_server : its number, the number of places, whether the server lives here: at rank 0
-    n_threads : its share of the cores; None for all that the machine has. The job may lower it
-    names : of the clients, as soon as they are known: the job sets them before `agree`, for texts of errors
-    hooks : of the latest protocol, or None: they decide how much others read of a fault. The job sets them, too
     signals : that ask the job to end
     """
 
     rank: int
     size: int
-    n_threads: int | None
-    names: tuple[str, ...]
-    hooks: Hooks | None
+    n_threads: int | None  # its share of the cores; None for all that the machine has. The job may lower it
+    names: tuple[str, ...]  # of the clients, as soon as they are known: the job sets them before `agree`, for texts of errors
+    hooks: Hooks | None  # of the latest protocol, or None: they decide how much others read of a fault. The job sets them, too
 
     def mine(self, n_clients: int) -> list[int]:
         """Returns the numbers of the clients that live here: each client lives at one place, known without a message."""

@@ -390,8 +390,7 @@ def _version(hello: bytes) -> str:
 
 def _welcome(hellos: list[bytes], label: Callable[[int], str] = "rank {}".format) -> list[bytes]:
     """Returns the reply to each rank's hello: level, threads, whether cores are shared, whether the host is the server's, and a
-    name. `label` names a rank in the text of an error.
-    """
+    name. `label` names a rank in the text of an error."""
     ours, *theirs = map(_version, hellos)
     others = [f"{label(rank)} has {version}" for rank, version in enumerate(theirs, 1) if version != ours]
     if others:

@@ -109,12 +109,7 @@ class Hub:
     """
 
     def __init__(
-        self,
-        wire: Wire,
-        sites: Sequence[str],
-        timeouts: Timeouts | None = None,
-        again: float = 30.0,
-        digest: bytes = bytes(32),
+        self, wire: Wire, sites: Sequence[str], timeouts: Timeouts | None = None, again: float = 30.0, digest: bytes = bytes(32)
     ) -> None:
         longest = min((timeouts or Timeouts()).lost / 4, getattr(wire, "every", EVERY))
         self.link = HubLink(wire, sites, again, digest, longest)
@@ -156,12 +151,7 @@ class Spoke:
     """
 
     def __init__(
-        self,
-        client: int,
-        n_clients: int,
-        timeouts: Timeouts | None = None,
-        busy: float = 10.0,
-        signer: Signer | None = None,
+        self, client: int, n_clients: int, timeouts: Timeouts | None = None, busy: float = 10.0, signer: Signer | None = None
     ) -> None:
         if not 0 <= client < n_clients:
             raise JobError(f"client = {client}: wanted a number from 0 to {n_clients - 1}, for the job has {n_clients} clients")
@@ -175,13 +165,8 @@ class Spoke:
         return self.link.answer(request)
 
     def run(self, main: Callable[[Place], int], say: Say) -> int:
-        """Runs `main` at the site's place until the hub ends the job; returns the job's exit code.
-
-        Raises
-        ------
-        JobError
-            It has run a job before: each job needs a spoke of its own.
-        """
+        """Runs `main` at the site's place until the hub ends the job; returns the job's exit code. Raises JobError: it has run a
+        job before: each job needs a spoke of its own."""
         if self._has_run:
             raise JobError("this Spoke has run a job; make one for each job")
         self._has_run = True

@@ -31,24 +31,16 @@ Item = tuple[int, bytes]  # tag with the number of its protocol, content
 
 
 class Letter(NamedTuple):
-    """Holds the content of a request or a reply.
+    """Holds the content of a request or a reply."""
 
-    Attributes
-    ----------
-    state : of the site, in a reply
-    job : 16 bytes that this run of the hub has drawn
-    number : of the request, from 1
-    digest : 32 bytes, of the job that the hub means: a site looks among its own jobs for it; zeros where it was given none
-    site : the number of the site, from 1; 0 where it is not said
-    mark : 8 bytes that a site draws when it starts, by which two sites of one name are told apart; zeros in requests
-    """
-
-    state: int
-    job: bytes
-    number: int
+    state: int  # of the site, in a reply
+    job: bytes  # 16 bytes that this run of the hub has drawn
+    number: int  # of the request, from 1
     items: list[Item]
+    # 32 bytes, of the job that the hub means: a site looks among its own jobs for it; zeros where it was given none
     digest: bytes = bytes(32)
-    site: int = 0
+    site: int = 0  # the number of the site, from 1; 0 where it is not said
+    # 8 bytes that a site draws when it starts, by which two sites of one name are told apart; zeros in requests
     mark: bytes = UNMARKED
 
     def pack(self) -> bytes:

@@ -41,13 +41,8 @@ class SpokeLink(End):
         self._thread = threading.current_thread()
 
     def answer(self, data: bytes) -> bytes:
-        """Returns the reply to a request of the hub; the same bytes for the same request.
-
-        Raises
-        ------
-        RemoteFault
-            The request is none.
-        """
+        """Returns the reply to a request of the hub; the same bytes for the same request. Raises RemoteFault: the request is
+        none."""
         letter = Letter.unpack(data)
         with self._news:
             if letter.site not in (0, self.rank):

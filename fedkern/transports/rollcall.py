@@ -79,8 +79,7 @@ class RollCall:
 
     def look(self, seen: Mapping[int, tuple[int, int, int]], now: float) -> None:
         """Records all living processes that a launcher has started as a rank: process -> (rank, number of ranks near it, and of
-        all).
-        """
+        all)."""
         pids: dict[int, set[int]] = {}
         for pid, (rank, near, size) in seen.items():
             pids.setdefault(rank, set()).add(pid)
@@ -124,9 +123,8 @@ class RollCall:
             return None
         first = min(self.dead.values())
         who = sorted(rank for rank, when in self.dead.items() if when == first)
-        words = len(self.dead) >= self.ranks or not self.joined.issuperset(
-            who
-        )  # survivors of a death in MPI complain of what follows
+        # survivors of a death in MPI complain of what follows
+        words = len(self.dead) >= self.ranks or not self.joined.issuperset(who)
         return Fault(LOST, f"{name_ranks(who)} died while the job was starting; start it again", words)
 
     def fault(self, now: float, crowd: float) -> Fault | None:

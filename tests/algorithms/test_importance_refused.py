@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedkern.algorithms.importance import client as of_client
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import LOST, REFUSED, AskCurvature, AskNormal, Curvature
+from fedkern.arrays import Array
 from fedkern.errors import NumericalError, OwnFault
 from fedkern.models.expfam import packed
 from fedkern.models.mixed import Layout, Prior, Rows
@@ -19,8 +19,6 @@ from fedkern.models.weighing import Least
 from support import chosen
 from support.federations import play
 from support.refusal import refusal
-
-Array = NDArray[np.float64]
 
 LAYOUT = Layout(("intercept", "a", "b"), "bernoulli")
 PRIOR = Prior.usual(LAYOUT)

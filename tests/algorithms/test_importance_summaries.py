@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedkern.algorithms.core.box import Box
@@ -26,6 +25,7 @@ from fedkern.algorithms.importance.settings import (
     of_derivatives,
 )
 from fedkern.algorithms.importance.summaries import allowed, average, told
+from fedkern.arrays import Array
 from fedkern.errors import NumericalError
 from fedkern.models.expfam import packed
 from fedkern.models.mixed import Layout, Prior, Rows
@@ -34,7 +34,6 @@ from support import chosen
 from support.likelihoods import Function, Logistic, Normal, machines, run
 from support.refusal import refusal
 
-Array = NDArray[np.float64]
 PRIOR = Normal.prior(2.5, 3)
 
 

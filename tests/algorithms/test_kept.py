@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fedkern.algorithms import soul
 from fedkern.algorithms.core import kept
@@ -15,11 +14,10 @@ from fedkern.algorithms.core.kept import GIVEN, PersistentMap, PersistentSet, on
 from fedkern.algorithms.core.messages import Saved, evolve
 from fedkern.algorithms.core.trace import Trace
 from fedkern.algorithms.hmc import machine as hmc
+from fedkern.arrays import Array
 from fedkern.models.encoding import Column
 from fedkern.transports.codec import pack, unpack
 from support.refusal import refusal
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def test_every_field_comes_back_but_the_marked_ones() -> None:
     state = moved()
     saved = kept.save(state)
     assert saved.keys() == {
-        *("part.at", "part.lost", "part.count", "theta", "b", "round", "refused", "note", "waiting", "gone", "trace.theta"),
+        *("part.at", "part.lost", "part.count", "theta", "b", "round", "refused", "note", "waiting", "gone", "trace.theta")
     }
     fresh = State("the same rows", Part(np.zeros((2, 2)), np.zeros(2, bool)), np.zeros(3))
     back = kept.load(fresh, unpack(pack(saved)))
@@ -154,12 +152,7 @@ def test_what_was_not_saved_is_missed_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "rows"),
-    [
-        (hmc.Client, {"model"}),
-        (soul.Client, {"predictor", "y", "gram"}),
-        (soul.Server, {"y", "offset"}),
-    ],
+    ("state", "rows"), [(hmc.Client, {"model"}), (soul.Client, {"predictor", "y", "gram"}), (soul.Server, {"y", "offset"})]
 )
 def test_rows_are_marked(state: type, rows: set[str]) -> None:
     assert not rows & set(kept.names(state))

@@ -53,9 +53,7 @@ def private_run(s, m, n=4000, algorithm=pvi, secure=False, ids=False, charge=Non
 
 def optimum(n=4000):
     server, _ = play(
-        pvi,
-        pvi.start(settings(), prior(D), 1),
-        {0: pvi.client("c", Local(make_rows("bernoulli", n=n), settings(), 0), prior(D))},
+        pvi, pvi.start(settings(), prior(D), 1), {0: pvi.client("c", Local(make_rows("bernoulli", n=n), settings(), 0), prior(D))}
     )
     return server.q
 

@@ -58,9 +58,8 @@ def test_several_clients_reach_the_one_client_mean_field_optimum():
 
 
 def independent_optimum(rows, family, covariance, scale=0.7):
-    """Maximises the ELBO over (mu, log diagonal, lower triangle) with Gauss-Hermite quadrature in the linear predictor
-    and BFGS.
-    """
+    """Maximises the ELBO over (mu, log diagonal, lower triangle) with Gauss-Hermite quadrature in the linear predictor and
+    BFGS."""
     X, y = rows.X, rows.y
     d = X.shape[1]
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)

@@ -15,14 +15,7 @@ from fedkern.algorithms.exchanges import answers, arrival
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.messages import (
-    LARGEST,
-    Gradient,
-    MaskedSiteDelta,
-    ScaledSiteDelta,
-    SiteApplied,
-    SiteDelta,
-)
+from fedkern.algorithms.pvi.messages import LARGEST, Gradient, MaskedSiteDelta, ScaledSiteDelta, SiteApplied, SiteDelta
 from fedkern.errors import LostPeer
 from fedkern.models.expfam import pack
 from fedkern.models.glm import Rows, prior
@@ -68,9 +61,7 @@ def test_the_guard_on_q_takes_the_same_part_of_a_sum_as_of_its_parts(covariance:
             answers = [replace(one, dP=size * rng.random(D)) for one in answers]
         numbers = {} if covariance == "full" else {"p": D}
         total = SiteDelta.of_sum(
-            each.round,
-            np.sum([[1.0, whole.schedule.version, *one.dh, *one.dP] for one in answers], axis=0),
-            DIMS | numbers,
+            each.round, np.sum([[1.0, whole.schedule.version, *one.dh, *one.dP] for one in answers], axis=0), DIMS | numbers
         )
         each, effects = answered(each, answers)
         whole, its = pvi.server_receive(whole, 0, total)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.box import reach
@@ -24,6 +23,7 @@ from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.messages import WIDER, BoxOfQ, Parameters, QUpdate, ScaledQUpdate, Settings, SiteApplied
+from fedkern.arrays import Array
 from fedkern.errors import JobError
 from fedkern.jobs.holding.questions import Questions
 from fedkern.kernels.families import FAMILIES
@@ -32,7 +32,6 @@ from fedkern.models.glm import Rows, prior
 from fedkern.privacy.masks import Pairs, public_key, total
 from support import chosen
 
-Array = NDArray[np.float64]
 D = 3
 NAMES = ("ada", "bo", "cy")
 ORDERS = [(1, 2, 0), (2, 0, 1), (1, 0, 2), (2, 1, 0), (0, 2, 1)]

@@ -17,14 +17,13 @@ from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.machine import Launch, Place
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import AskCurvature, AskValues
+from fedkern.arrays import Array
 from fedkern.models import levels, survival_parametric
 from fedkern.models.encoding import INTERCEPT
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.saturated import AT_ONCE, HIGHEST, LIMIT, Saturated
 from fedkern.models.survival_parametric import Lifetimes
 from fedkern.privacy.masks import WIDE, Pairs, from_words, public_key, total
-
-Array = NDArray[np.float64]
 
 NAMES = ("ada", "bo", "cy", "di")
 MOST_ROWS = 2.0**31

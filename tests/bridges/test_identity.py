@@ -95,9 +95,8 @@ def test_a_fingerprint_that_differs_is_refused_by_name_before_a_number_leaves(tm
     code, heard, _ = run(tmp_path, residents(tmp_path))
     assert code == 2
     assert "the key of client 'cy' is not signed by it: its fingerprint is " + fingerprints["cy"] in " ".join(heard)
-    assert (
-        set(audit(tmp_path, "ada")[-1]["sent"]) <= OF_KEYS
-    )  # bo and cy know each other, and have been asked for columns perhaps
+    # bo and cy know each other, and have been asked for columns perhaps
+    assert set(audit(tmp_path, "ada")[-1]["sent"]) <= OF_KEYS
 
 
 @pytest.mark.parametrize(

@@ -285,9 +285,8 @@ def test_paths_and_links_lead_somewhere(name: str) -> None:
         assert path in MADE or list(ROOT.glob(re.sub(r"(?<![a-z])[A-Z]+(?![a-z])", "*", path))), path
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXTS[name]):
         target = os.path.normpath((ROOT / name).parent / link)
-        made = (
-            name.startswith("docs/") and os.path.relpath(target, ROOT) in MADE
-        )  # what stands beside docs is read in the repository
+        # what stands beside docs is read in the repository
+        made = name.startswith("docs/") and os.path.relpath(target, ROOT) in MADE
         assert link.startswith("http") or made or Path(target).exists(), link
 
 

@@ -108,9 +108,7 @@ def two_sites(folder: Path, job: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "none"),
-    [(PVI, (*NEVER, "scipy.sparse", "dp_accounting", "cryptography")), (SPARSE, NEVER)],
-    ids=["pvi", "sparse"],
+    ("job", "none"), [(PVI, (*NEVER, "scipy.sparse", "dp_accounting", "cryptography")), (SPARSE, NEVER)], ids=["pvi", "sparse"]
 )
 def test_a_run_imports_what_it_needs(job: str, none: tuple[str, ...], tmp_path: Path) -> None:
     """With its files: draws are written without data frames, and chains are judged without ArviZ."""

@@ -253,9 +253,8 @@ def test_codes_with_points_are_the_levels_that_stand_in_the_file(tmp_path: Path)
         '[job]\nmethod = "pvi"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n'
     )
     found = fedkern.run(tmp_path / "job.toml").parameters
-    assert {name for name in found if name.startswith("theta[code")} == {
-        f"theta[code={code}]" for code in codes[:3]
-    }  # the last is the reference
+    # the last is the reference
+    assert {name for name in found if name.startswith("theta[code")} == {f"theta[code={code}]" for code in codes[:3]}
 
 
 def test_numbers_among_texts_keep_their_comma_as_a_level_and_their_value(tmp_path: Path) -> None:

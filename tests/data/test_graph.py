@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.data.graph import check_pairs, from_pairs, grid, make_map, read_edges, read_map
+from fedkern.data import neighbours
+from fedkern.data.graph import check_pairs, from_pairs, grid, make_map, read_map
 from fedkern.errors import JobError
 from support.refusal import refusal
 
@@ -147,8 +148,12 @@ def test_subsets_keep_their_pairs():
     assert np.array_equal(dense(graph.subset(keep)), dense(graph)[np.ix_(keep, keep)])
 
 
+def listed_graph(path, names):
+    return check_pairs(names, neighbours.read(path, names).pairs, str(path))
+
+
 def test_a_file_of_the_same_pair_twice(csv):
-    graph = read_edges(csv("edges", "a,b", "p,q", "p,q"), ("p", "q"))
+    graph = listed_graph(csv("edges", "a,b", "p,q", "p,q"), ("p", "q"))
     assert graph.indices.tolist() == [1, 0]
 
 
@@ -181,13 +186,13 @@ def pairs(graph):
 )
 def test_lists_of_any_form_give_the_graph(tmp_path, file, text):
     (tmp_path / file).write_text(text)
-    assert pairs(read_edges(tmp_path / file, NAMES)) == WANTED
+    assert pairs(listed_graph(tmp_path / file, NAMES)) == WANTED
 
 
 def test_an_area_without_neighbours_has_an_empty_line_or_none(tmp_path):
     for text in ("3\na 1\nb\nb 1\na\nc 0\n\n", "3\nc 0\na 1\nb\nb 1\na\n"):
         (tmp_path / "map.gal").write_text(text)
-        assert pairs(read_edges(tmp_path / "map.gal", ("a", "b", "c"))) == {frozenset("ab")}
+        assert pairs(listed_graph(tmp_path / "map.gal", ("a", "b", "c"))) == {frozenset("ab")}
 
 
 @pytest.mark.parametrize(
@@ -207,10 +212,10 @@ def test_an_area_without_neighbours_has_an_empty_line_or_none(tmp_path):
 def test_faults_of_lists_are_named(tmp_path, file, text, words):
     (tmp_path / file).write_text(text)
     with pytest.raises(JobError, match=words):
-        read_edges(tmp_path / file, NAMES)
+        listed_graph(tmp_path / file, NAMES)
 
 
 def test_lost_zeros_are_called_so(csv):
     edges = csv("edges", "i,j", "7,70", "8,70")
     with pytest.raises(JobError, match=r"7, 70, 8: no such area .* \(3 of them are there with other leading zeros, as 007 for 7"):
-        read_edges(edges, ("007", "070", "008"))
+        listed_graph(edges, ("007", "070", "008"))

@@ -16,7 +16,7 @@ import pytest
 import fedkern
 from fedkern.algorithms.exchanges.columns import join_levels
 from fedkern.data import incomplete, memory, table
-from fedkern.data.cells import Text, floats, labels
+from fedkern.data.cells import Text, as_text, floats, labels
 from fedkern.data.design import encode
 from fedkern.data.faults import Marks
 from fedkern.data.reading import read_numbers
@@ -317,6 +317,29 @@ def test_a_positive_label_is_one_however_the_job_writes_it() -> None:
     read = memory.table({"y": np.array([True, False, True]), "x": np.arange(3.0)}, "rows", text=spec.texts)
     encoding = replace(spec.encoding((Column("x", "numeric", None, 0.0, 1.0),)), labels=("FALSE", "TRUE"))
     assert encode(read, encoding).y.tolist() == [1, 0, 1]
+
+
+def test_numbers_beside_a_word_are_labels_as_they_are_written() -> None:
+    """As in R, whose read.csv makes texts of them: 250.0 and 250.00 were one level."""
+    codes = ["250.0", "250.00", "401.9", "V58.1", "3", "3.0", "+1"]
+    assert labels(as_text(codes)).levels == tuple(codes)
+    assert labels(as_text([*codes, "TRUE", "True"])).levels == (*codes, "True")
+    assert labels(as_text(["1,1", "1,10", "x"], ",")).levels == ("1,1", "1,10", "x")
+    assert labels(as_text([*codes[:3], "NA"])).levels == ("250", "401.9", "NA"), "a missing cell is no word"
+    assert labels(as_text(["1.0", "x"]), ("1", "x")).levels == ("1", "x"), "known labels are found as numbers, too"
+    assert Column.declared("code", {"levels": codes[:4]}).levels == tuple(codes[:4])
+
+
+def test_a_column_of_numbers_at_one_client_cannot_tell_labels_of_another(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    for name, levels in (("a", ("1.1", "1.10", "1.2")), ("b", ("1.1", "1.10", "1.2", "unknown"))):
+        lines = [f"{level},{rng.normal():.3f}" for level in levels * 20]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["code,y", *lines]))
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    with pytest.raises(JobError, match=r"here, and at other clients 1\.1 and 1\.10 are two labels; declare its levels"):
+        fedkern.fit("y ~ code", files)
+    declared = fedkern.fit("y ~ code", files, columns={"code": {"levels": ["1.1", "1.10", "1.2", "unknown"]}})
+    assert {"theta[code[T.1.10]]", "theta[code[T.unknown]]"} <= {*declared.parameters}
 
 
 def test_declared_levels_that_are_one_label_are_refused() -> None:

@@ -107,8 +107,7 @@ def test_a_list_in_the_order_of_the_table_needs_no_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "ids"),
-    [("nc_spdep.gal", "positions"), ("nc_spdep_sn.csv", "positions"), ("nc_libpysal.gal", "positions from 0")],
+    ("file", "ids"), [("nc_spdep.gal", "positions"), ("nc_spdep_sn.csv", "positions"), ("nc_libpysal.gal", "positions from 0")]
 )
 def test_row_numbers_in_the_place_of_names_are_named_so(file: str, ids: Any) -> None:
     with pytest.raises(JobError, match=rf"no such area .*; if these are row numbers, .*: \[data\] adjacency_ids = '{ids}'$"):

@@ -7,13 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from fedkern.arrays import Array
 from fedkern.data import touching
 from fedkern.data.graph import make_map
 from fedkern.data.touching import DEGREE, Part
 
-Array = NDArray[np.float64]
 Shapes = Mapping[str, Sequence[Part]]
 
 pytest.importorskip("shapely")

@@ -169,7 +169,11 @@ def survival(folder: Path) -> None:
             until = "" if not died else months if i // 2 % 2 else round(months + 2, 1)
             rows.append([round(x, 4), "fm"[i % 2], f"w{i % 8}", months, until, died, round(0.3 * months, 1)])
         table(folder / "rows" / f"{name}.csv", names, rows)
+        of_causes = [[*row[:5], row[5] and 1 + (i % 3 > 0), row[6]] for i, row in enumerate(rows)]
+        table(folder / "causes" / f"{name}.csv", names, of_causes)
     (folder / "cox.toml").write_text(SURVIVAL.replace("[algorithm]", '[model]\nfamily = "cox"\n[algorithm]'))
+    causes = SURVIVAL.replace("rows/*", "causes/*").replace('event = "died"', 'event = "died"\nevents = [1, 2]')
+    (folder / "causes.toml").write_text(causes.replace("[algorithm]", '[model]\nfamily = "cox"\n[algorithm]'))
     weibull = SURVIVAL.replace('["until", "ward", "since"]', '["since"]\ntime_upper = "until"')
     random = '[model]\nfamily = "weibull"\nrandom = {group = "ward"}\n[algorithm]'
     (folder / "weibull.toml").write_text(weibull.replace("[algorithm]", random) + "survival_at = [5, 20]\n")
@@ -423,12 +427,14 @@ JOBS: dict[str, tuple[str, ...]] = {
         "likelihood/poisson",
         "model.family=hurdle-poisson",
     ),
+    "likelihood-sigma": ("likelihood/gaussian", 'model.sigma="~ x + s"'),
     "likelihood-cox": ("survival/cox", 'data.strata="s"', "output.survival_at=[10]"),
     "likelihood-frailty": (
         "survival/cox",
         'data.ignore=["until", "since"]',
         'model.random={group = "ward"}',
     ),
+    "likelihood-causes": ("survival/causes", "output.survival_at=[10]"),
     "likelihood-weibull": ("survival/weibull",),
     "likelihood-loglogistic-aft": ("survival/weibull", "model.family=loglogistic-aft"),
     "likelihood-piecewise": ("survival/piecewise",),

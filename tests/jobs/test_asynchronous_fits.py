@@ -160,10 +160,7 @@ def test_what_needs_everybody_at_each_step_is_refused_with_the_reason(tables: di
         job["sums"] = given.pop("sums")
     model = {"augmentation": given.pop("augmentation")} if "augmentation" in given else {}
     made: Tables = {
-        "sigma": {
-            "data": {"clients": ["a.csv", "b.csv", "c.csv"], "area": "area", "response": "y"},
-            "model": {"prior": "prior"},
-        },
+        "sigma": {"data": {"clients": ["a.csv", "b.csv", "c.csv"], "area": "area", "response": "y"}, "model": {"prior": "prior"}},
         "vertical": {"data": {"clients": ["a.csv", "b.csv"], "id": "id", "response": "y"}, "model": model},
         "likelihood": {"data": {"clients": ["a.csv", "b.csv"], "response": "y"}},
         "sparse": {"data": {"clients": ["a.csv", "b.csv"]}},

@@ -64,11 +64,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"job.method": "sigmo"}, '"vertical", "sigma", "sparse" or "describe"; did you'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'privacy.sampling = "poison": wanted "poisson",'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'did you mean "poisson"?'),
-    (
-        OPEN,
-        {"algorithm.variant": "bcm"},
-        'wanted "pvi", "local-averaging", "virtual-clients", "global-vi" or "bcm-split"',
-    ),
+    (OPEN, {"algorithm.variant": "bcm"}, 'wanted "pvi", "local-averaging", "virtual-clients", "global-vi" or "bcm-split"'),
     # types and limits
     (OPEN, {"job.seed": -1}, "job.seed = -1: wanted a number of at least 0 (a number of 64 bits)"),
     (OPEN, {"job.seed": 2**64}, "job.seed = 18446744073709551616: wanted a number less than 18446744073709551616"),

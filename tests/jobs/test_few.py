@@ -129,8 +129,7 @@ def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern
 
 
 def test_over_mpi(fedkern: Any, tmp_path: Path) -> None:
-    """A rank whose only client is left out listens until the end, one that refuses says
-    the same whatever its client has."""
+    """A rank whose only client is left out listens until the end, one that refuses says the same whatever its client has."""
     federation, commands = Federation(tmp_path), dict[str, list[str | Path]]()
     for n in (3, 9):
         folder = tmp_path / f"of-{n}"

@@ -402,8 +402,7 @@ PUSHED = {("pvi", "poisson"), ("private", "gaussian"), ("sparse", "gaussian"), (
 
 
 @pytest.mark.parametrize(
-    ("method", "family"),
-    [(pair if pair in PUSHED else pytest.param(*pair, marks=pytest.mark.nightly)) for pair in FAMILIES],
+    ("method", "family"), [(pair if pair in PUSHED else pytest.param(*pair, marks=pytest.mark.nightly)) for pair in FAMILIES]
 )
 def test_extreme_numbers(place: Any, method: str, family: str) -> None:
     """In an open job one line that names the client, or a result; in a private one the row is no error."""

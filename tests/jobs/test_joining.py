@@ -1,4 +1,4 @@
-"""Rare levels that become "other" at all clients: the answer is that of pooled rows in which they were joined by hand."""
+"""Rare levels that become "other (rare)" at all clients: the answer is that of pooled rows in which they were joined by hand."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def frames(names: Mapping[str, Mapping[str, int]] = WARDS, seed: int = 53) -> Fr
 
 
 def by_hand(data: Frames, gone: set[str] = JOINED) -> Frames:
-    return {site: rows.assign(job=rows["job"].where(~rows["job"].isin(gone), "other")) for site, rows in data.items()}
+    return {site: rows.assign(job=rows["job"].where(~rows["job"].isin(gone), "other (rare)")) for site, rows in data.items()}
 
 
 def job(method: str = "likelihood", *, formula: str = "", **sections: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def refused(made: Mapping[str, Any], data: Frames) -> str:
         ({"a": 20, "b": 9, "c": 4, "d": 3}, "cd"),
         ({"a": 20, "b": 9, "c": 4, "d": 1}, "cd"),
         ({"a": 20, "b": 4}, "ab"),
-        ({"a": 20, "b": 9, "other": 2}, ["other", "b"]),
+        ({"a": 20, "b": 9, "other (rare)": 2}, ["other (rare)", "b"]),
     ],
 )
 def test_levels_join_until_what_is_left_and_other_have_enough_rows(counts: dict[str, int], wanted: str | list[str]) -> None:
@@ -98,8 +98,8 @@ def test_levels_join_until_what_is_left_and_other_have_enough_rows(counts: dict[
     assert gone == {*wanted}
     if gone:
         joined = with_other(cells, gone)
-        assert joined.levels[-1] == "other"
-        assert gone_of(joined) == gone - {"other"}
+        assert joined.levels[-1] == "other (rare)"
+        assert gone_of(joined) == gone - {"other (rare)"}
         assert np.bincount(joined.codes).min() >= 5
         assert (before := joined.select(np.arange(3)).before) is not None
         assert [before.levels[code] for code in before.codes] == ["a"] * 3
@@ -117,7 +117,7 @@ def test_rows_count_by_their_weights_and_a_label_that_may_not_join_stays() -> No
 @pytest.mark.parametrize("seed", range(60))
 def test_every_level_that_is_left_has_enough_rows_at_each_client_that_has_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    names = [f"l{k}" for k in range(int(rng.integers(2, 9)))] + ["other"] * int(rng.integers(2))
+    names = [f"l{k}" for k in range(int(rng.integers(2, 9)))] + ["other (rare)"] * int(rng.integers(2))
     tables, told = list[Table](), list[tuple[str, ...]]()
     for _ in range(3):
         cells = as_text(rng.choice(names, 60, p=rng.dirichlet(np.full(len(names), 0.5))).tolist())
@@ -135,7 +135,7 @@ def test_every_level_that_is_left_has_enough_rows_at_each_client_that_has_it(see
         last = as_agreed(table, encoding).columns["job"]
         assert isinstance(last, Text)
         there = np.bincount(last.codes)
-        assert there[there > 0].min() >= 5 or (encoding.columns[0].levels == ("other",))
+        assert there[there > 0].min() >= 5 or (encoding.columns[0].levels == ("other (rare)",))
         assert {last.levels[code] for code in last.codes} <= {*(encoding.columns[0].levels or ())}
 
 
@@ -159,9 +159,9 @@ def test_the_posterior_is_that_of_pooled_rows_in_which_the_levels_were_joined(me
         for other in (apart[name], together[name]):
             assert abs(mean - other[0]) < 0.1 * other[1], name
             assert abs(sd / other[1] - 1) < 0.1, name
-    assert [one["levels"] for one in columns(result)] == ([] if formula else [["clerk", "nurse", "other"]])
+    assert [one["levels"] for one in columns(result)] == ([] if formula else [["clerk", "nurse", "other (rare)"]])
     assert result.summary["encoding"]["joined"] == {"job": ["orderly", "porter"]}
-    assert 'rare levels are "other": job (orderly, porter)' in str(result)
+    assert 'rare levels are "other (rare)": job (orderly, porter)' in str(result)
     assert "smith" not in json.dumps(result.summary), "of a level that no client keeps nobody learns the name"
     assert Encoding.from_dict(result.summary["encoding"]).to_dict() == result.summary["encoding"]
 
@@ -180,8 +180,8 @@ def test_the_same_levels_join_by_masked_answers(method: str) -> None:
 def test_labels_that_no_level_has_are_other_in_predictions(declared: bool) -> None:
     known = {"columns": {"job": {"levels": sorted({*JOINED, "clerk", "nurse"})}}} if declared else {}
     result = fedkern.run(job(data=known), data=frames())
-    assert columns(result)[0]["levels"] == ["clerk", "nurse", "other"]
-    rows = pd.DataFrame({"x": 0.2, "job": ["other", "porter", "smith", "none of all", "clerk"]})
+    assert columns(result)[0]["levels"] == ["clerk", "nurse", "other (rare)"]
+    rows = pd.DataFrame({"x": 0.2, "job": ["other (rare)", "porter", "smith", "none of all", "clerk"]})
     shown = pd.DataFrame(result.predict(rows))["mean"].to_numpy()
     assert len({*shown[:4].round(12)}) == 1
     assert shown[4] != shown[0]
@@ -189,16 +189,25 @@ def test_labels_that_no_level_has_are_other_in_predictions(declared: bool) -> No
 
 def test_a_column_with_an_own_level_of_that_name() -> None:
     """Without rare levels it stays as it is, and an unknown label is one; with some they join it."""
-    data = {site: rows.replace("orderly", "other") for site, rows in by_hand(frames(), {"porter", "smith", "guard"}).items()}
+    data = {
+        site: rows.replace("orderly", "other (rare)") for site, rows in by_hand(frames(), {"porter", "smith", "guard"}).items()
+    }
     result = fedkern.run(job(), data=data)
-    assert columns(result)[0]["levels"] == ["clerk", "nurse", "other"]
+    assert columns(result)[0]["levels"] == ["clerk", "nurse", "other (rare)"]
     assert "joined" not in result.summary["encoding"]
     with pytest.raises(JobError, match="unknown level"):
         result.predict(pd.DataFrame({"x": [0.2], "job": ["porter"]}))
     data["c"].loc[data["c"].query("job == 'nurse'").index[:2], "job"] = "porter"
     result = fedkern.run(job(), data=data)
     assert result.summary["encoding"]["joined"] == {"job": []}
-    assert 'rare levels are "other": job (names that their holders alone know)' in str(result)
+    assert 'rare levels are "other (rare)": job (names that their holders alone know)' in str(result)
+
+
+def test_a_level_called_other_is_not_what_rare_ones_become() -> None:
+    """It was: a large level of the data and the rare ones had one coefficient, under "converged"."""
+    data = {site: rows.replace({"clerk": "other", "orderly": "smith"}) for site, rows in frames().items()}
+    levels = columns(fedkern.run(job(), data=data))[0]["levels"]
+    assert levels == ["nurse", "other", "other (rare)"]
 
 
 def test_numbers_that_are_categories_elsewhere_join_once_the_job_says_so() -> None:
@@ -209,7 +218,7 @@ def test_numbers_that_are_categories_elsewhere_join_once_the_job_says_so() -> No
     assert 'set disclosure.rare = "join", and kind = "categorical" in [data.columns.NAME]' in refused(job(), data)
     result = fedkern.run(job(data={"columns": {"job": {"kind": "categorical"}}}), data=data)
     assert result.summary["encoding"]["joined"] == {"job": ["1", "2"]}
-    assert columns(result)[0]["levels"] == ["0", "3+", "other"]
+    assert columns(result)[0]["levels"] == ["0", "3+", "other (rare)"]
 
 
 # Who says what --------------------
@@ -230,7 +239,7 @@ def test_what_leaves_is_listed_and_names_of_levels_that_nobody_keeps_stay(tmp_pa
         result = fedkern.run(path, out=tmp_path / "out")
     for what in (("to_server", "RareLevels"), ("to_client", "AskRareLevels")):
         assert sent[what] == listed(said)[0][what] == ledgers(tmp_path / "out").get(what, sent[what])
-    assert 'joined   levels in fewer than 5 rows of any client become "other" at all' in said
+    assert 'joined   levels in fewer than 5 rows of any client become "other (rare)" at all' in said
     assert "which levels of its columns join, for it has them in few rows" in said
     assert result.summary["encoding"]["joined"] == {"job": ["orderly", "porter"]}
     texts = {file: file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file() and "client-" not in str(file)}
@@ -238,7 +247,7 @@ def test_what_leaves_is_listed_and_names_of_levels_that_nobody_keeps_stay(tmp_pa
     assert not [file for file, content in texts.items() if b"smith" in content or b"guard" in content]
     own = json.loads((tmp_path / "out" / "client-c" / "rows.json").read_text())
     assert (
-        "column 'job': 'guard', 'orderly', 'porter', 'smith' count as \"other\", for some client has few rows of each"
+        "column 'job': 'guard', 'orderly', 'porter', 'smith' count as \"other (rare)\", for some client has few rows of each"
         in own["notes"]
     )
 
@@ -255,7 +264,7 @@ def test_check_says_so_of_the_job_and_of_ones_own_file(tmp_path: Path, capsys: p
     assert 'set disclosure.rare = "join"' in capsys.readouterr().out
     path.write_text(text + '[model]\nfamily = "bernoulli"\n')
     assert main(["check", str(path), "--local", str(tmp_path / "c.csv")]) == 0
-    assert "column 'job': 'guard', 'smith' count as \"other\"" in capsys.readouterr().out
+    assert "column 'job': 'guard', 'smith' count as \"other (rare)\"" in capsys.readouterr().out
 
 
 def test_a_holder_asks_for_more_rows_of_a_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +317,7 @@ def test_a_reference_that_joined_is_said() -> None:
     said = refused(job(data={"columns": {"job": {"reference": "porter"}}}), frames())
     assert "data.columns.job.reference = 'porter': none of the 3 levels that were found, for rare ones joined" in said
     kept = fedkern.run(job(data={"columns": {"job": {"reference": "nurse"}}}), data=frames())
-    assert {"job[clerk vs nurse]", "job[other vs nurse]"} <= kept.summary["contrasts"].keys()
+    assert {"job[clerk vs nurse]", "job[other (rare) vs nurse]"} <= kept.summary["contrasts"].keys()
 
 
 def test_levels_join_by_default_where_one_is_left() -> None:
@@ -318,7 +327,7 @@ def test_levels_join_by_default_where_one_is_left() -> None:
     few = {"clerk": 70, "nurse": 3}
     assert "rows that values of 'job' have to themselves: 3" in refused(by_default, frames({"a": few, "b": few}))
     rarer = {"a": {"clerk": 70, "nurse": 30, "orderly": 2}, "b": {"clerk": 30, "nurse": 70, "orderly": 2}}
-    assert columns(fedkern.run(by_default, data=frames(rarer)))[0]["levels"] == ["clerk", "other"], "both choose the last"
+    assert columns(fedkern.run(by_default, data=frames(rarer)))[0]["levels"] == ["clerk", "other (rare)"], "both choose the last"
     rarer = {"a": {"clerk": 70, "guard": 30, "smith": 2}, "b": {"aide": 30, "clerk": 70, "smith": 2}}
     rarer["c"] = {"aide": 2, "clerk": 70, "guard": 30}
     assert "each level of column 'job' is in few rows of some client" in refused(by_default, frames(rarer))
@@ -367,7 +376,7 @@ def changed(data: Frames, was: str, now: str) -> Frames:
 def test_the_first_set_is_taken_where_it_is_enough_and_else_the_holder_reads_that_rows_differ(
     homes: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With one guard more the level would be one of its own, which less "other" of the job before is that row."""
+    """With one guard more the level would be one of its own, which less "other (rare)" of the job before is that row."""
     counts = {"clerk": 60, "guard": 20, "orderly": 30}
     data = frames({"a": counts, "b": counts, "c": {**counts, "clerk": 80, "guard": 4}})
     one_more = changed(data, "clerk", "guard")
@@ -435,5 +444,7 @@ def ask(round: int, second: float = 1.0) -> rare_levels.AskRareLevels:
 @pytest.mark.parametrize("term", ["job", "C(job, contr.treatment(base='porter'))"])
 def test_a_reference_that_has_joined_is_said_to_have(term: str) -> None:
     columns = {"job": {"reference": "porter"}} if term == "job" else {}
-    with pytest.raises(JobError, match="'porter' is none of the 3 labels of the column after rare ones joined \"other\": name"):
+    with pytest.raises(
+        JobError, match="'porter' is none of the 3 labels of the column after rare ones joined \"other \\(rare\\)\": name"
+    ):
         fedkern.run(job(formula=f"y ~ x + {term}", model={"family": "bernoulli"}, data={"columns": columns}), data=frames())

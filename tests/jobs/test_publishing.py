@@ -75,11 +75,7 @@ def test_more_draws_than_a_machine_can_hold(tmp_path: Path, kind: str, key: str)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "hmc"])
-@pytest.mark.parametrize(
-    "fault",
-    [MemoryError(), JobError("no judge"), KeyError("x")],
-    ids=["memory", "refused", "bug"],
-)
+@pytest.mark.parametrize("fault", [MemoryError(), JobError("no judge"), KeyError("x")], ids=["memory", "refused", "bug"])
 def test_a_fault_while_chains_are_judged_leaves_their_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, fault: Exception
 ) -> None:

@@ -541,8 +541,7 @@ BUDGETS: list[Callable[[list[bytes]], list[bytes]] | None] = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "interrupt", "home"),
-    [("private", crashed, False), ("private", stopped, True), ("vertical-private", crashed, True)],
+    ("kind", "interrupt", "home"), [("private", crashed, False), ("private", stopped, True), ("vertical-private", crashed, True)]
 )
 def test_a_budget_that_is_not_what_the_run_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, interrupt: Callable[..., tuple[Path, Path]], home: bool

@@ -44,11 +44,7 @@ REFUSED: dict[tuple[str, str], Keys] = {
     ("likelihood", "WeightSums"): SURVEY,
     ("likelihood", "ClusterScores"): SURVEY,
     ("likelihood", "SiteMode"): {"output": {"sites": True}},
-    ("likelihood", "CumulativeHazards"): {
-        "data": TIMES,
-        "model": {"family": "cox"},
-        "output": {"survival_at": [1.0]},
-    },
+    ("likelihood", "CumulativeHazards"): {"data": TIMES, "model": {"family": "cox"}, "output": {"survival_at": [1.0]}},
     ("likelihood", "OwnModel"): {
         "data": {"response": None},
         "model": {"kind": "own", "factory": "a:b", "priors": {"b": {"kind": "normal", "sd": 1.0}}},
@@ -87,11 +83,7 @@ ALLOWED: dict[str, list[Keys]] = {
         {"algorithm": {"sampler": "hmc"}},
         {"model": {"family": "gaussian"}},
         {"data": TIMES, "model": {"family": "cox"}},
-        {
-            "data": TIMES,
-            "model": {"family": "weibull"},
-            "output": {"survival_at": [1.0], "restricted_mean": 2.0},
-        },
+        {"data": TIMES, "model": {"family": "weibull"}, "output": {"survival_at": [1.0], "restricted_mean": 2.0}},
     ],
     "sigma": [
         {"algorithm": {"inference": "sfvi"}},

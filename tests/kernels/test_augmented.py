@@ -12,6 +12,7 @@ import pytest
 from fedkern.kernels import augmented, mlp, optim, rng
 from fedkern.kernels._record import KERNELS
 from fedkern.kernels._reference import augmented as reference
+from oracles.differences import four_point, relative
 
 BACKENDS = KERNELS["augmented.mean_field_draw"].backends
 DIFFERENCES = 5e-6  # of four-point central differences
@@ -39,23 +40,6 @@ def names(a, *wanted):
     return {name: a[name] for name in wanted}
 
 
-def differences(f, x, step=1e-3):
-    """Four-point central differences of f in every coordinate of x."""
-    gradient = np.empty(x.shape)
-    for i in np.ndindex(x.shape):
-        at = []
-        for k in (1, -1, 2, -2):
-            moved = x.copy()
-            moved[i] += k * step
-            at.append(f(moved))
-        gradient[i] = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * step)
-    return gradient
-
-
-def relative(got, want):
-    return np.linalg.norm(got - want) / np.linalg.norm(want)
-
-
 # Mean-field --------------------------------------------------------------------------------------------------------------------
 
 
@@ -81,9 +65,9 @@ def test_mean_field_gradients_are_differences_of_the_elbo(backend, path):
     w, mean, log_sd = a["w"], a["mean"], a["log_sd"]
     frozen = (mean, log_sd) if path else None
     grad_w, cotangent, grad_mean, grad_log_sd = mean_field_gradient(a, backend, path)
-    assert relative(grad_w, differences(lambda x: mean_field_elbo(a, x, mean, log_sd, frozen), w)) <= DIFFERENCES
-    assert relative(grad_mean, differences(lambda x: mean_field_elbo(a, w, x, log_sd, frozen), mean)) <= DIFFERENCES
-    assert relative(grad_log_sd, differences(lambda x: mean_field_elbo(a, w, mean, x, frozen), log_sd)) <= DIFFERENCES
+    assert relative(grad_w, four_point(lambda x: mean_field_elbo(a, x, mean, log_sd, frozen), w)) <= DIFFERENCES
+    assert relative(grad_mean, four_point(lambda x: mean_field_elbo(a, w, x, log_sd, frozen), mean)) <= DIFFERENCES
+    assert relative(grad_log_sd, four_point(lambda x: mean_field_elbo(a, w, mean, x, frozen), log_sd)) <= DIFFERENCES
     np.testing.assert_allclose(grad_w, a["H"].T @ cotangent, rtol=1e-12)
     other = mean_field_gradient(a, backend, not path)
     assert relative(grad_log_sd, other[3]) > 1e-2  # negative control: the two estimators are not one
@@ -137,8 +121,8 @@ def test_amortised_gradients_are_differences_of_the_elbo(e, hidden, path, backen
     w, psi = a["w"], a["psi"]
     frozen = psi if path else None
     grad_w, cotangent, grad_psi = amortised_gradient(a, backend, path)
-    assert relative(grad_w, differences(lambda x: amortised_elbo(a, x, psi, frozen), w)) <= DIFFERENCES
-    assert relative(grad_psi, differences(lambda x: amortised_elbo(a, w, x, frozen), psi)) <= DIFFERENCES
+    assert relative(grad_w, four_point(lambda x: amortised_elbo(a, x, psi, frozen), w)) <= DIFFERENCES
+    assert relative(grad_psi, four_point(lambda x: amortised_elbo(a, w, x, frozen), psi)) <= DIFFERENCES
     np.testing.assert_allclose(grad_w, a["H"].T @ cotangent, rtol=1e-10, atol=1e-12)
     assert relative(grad_psi, amortised_gradient(a, backend, not path)[2]) > 1e-2  # negative control
 
@@ -350,7 +334,7 @@ def test_a_full_triangle_s_gradient_is_that_of_the_density(path, backend):
         return c @ at + 0.5 * r @ r
 
     head = parameters[: p + len(flat)]
-    want = differences(objective, head)
+    want = four_point(objective, head)
     np.testing.assert_allclose(10 * found[1][0][: len(head)], want, rtol=5e-6, atol=5e-6 * np.abs(want).max())
 
 
@@ -455,7 +439,7 @@ def test_the_gradient_of_the_predictor_s_network_is_that_of_the_elbo(backend):
         prior = 0.5 * (state["precision"] * phi) @ phi
         return state["message"] @ z - 0.5 * ((z - g) @ (z - g)) / RHO**2 + o[:, 1].sum() - prior
 
-    want = differences(objective, phi)
+    want = four_point(objective, phi)
     np.testing.assert_allclose(seen, want, rtol=DIFFERENCES, atol=DIFFERENCES * np.abs(want).max())
     without = 10 * augmented.network_iteration(**(state | {"precision": np.zeros(len(phi))}), **options)[2][0][6 : 6 + len(phi)]
     assert relative(without, want) > 1e-3  # negative control

@@ -225,18 +225,8 @@ def test_every_kernel_is_bound_by_the_arguments_of_its_function(name):
     assert compared
 
 
-MANY = (
-    "n_sweeps",
-    "n_passes",
-    "draws",
-    "nodes",
-    "batch",
-    "n",
-    "size",
-    "rank",
-    "group",
-    "levels",
-)  # so large a number takes its time
+# so large a number takes its time
+MANY = ("n_sweeps", "n_passes", "draws", "nodes", "batch", "n", "size", "rank", "group", "levels")
 NUMBERS = (
     0,
     1,

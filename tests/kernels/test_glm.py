@@ -14,6 +14,7 @@ from fedkern.kernels import glm, privacy, rng
 from fedkern.kernels._reference import glm as reference
 from fedkern.kernels.families import CODES
 from fedkern.kernels.families import FAMILIES as RECORDS
+from oracles.differences import four_point, relative
 
 FAMILIES = tuple(CODES)
 SEED = 3
@@ -45,17 +46,8 @@ def factor(d=5, seed=2):
     return np.tril(0.2 * r.standard_normal((d, d))) + 0.6 * np.eye(d)
 
 
-def differences(f, x, step=1e-3):
-    """Four-point central differences of f in every coordinate of x."""
-    gradient = np.empty(x.shape)
-    for i in np.ndindex(x.shape):
-        at = lambda k, i=i: f(x + k * step * (np.indices(x.shape) == np.reshape(i, (-1, *(1,) * x.ndim))).all(axis=0))  # noqa: E731
-        gradient[i] = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
-    return gradient
-
-
 def assert_gradient(f, x, gradient, where=...):
-    want = differences(f, x)[where]
+    want = four_point(f, x)[where]
     assert np.linalg.norm(gradient[where] - want) <= DIFFERENCES * np.linalg.norm(want)
 
 
@@ -147,10 +139,6 @@ def estimate(kind, data, i, mu, omega, draws):
 def complex_step(f, x):
     steps = 1e-30j * np.eye(len(x))
     return np.array([f(x + step).imag / 1e-30 for step in steps])
-
-
-def relative(got, want):
-    return np.linalg.norm(got - want) / np.linalg.norm(want)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -386,16 +374,7 @@ def test_a_standard_deviation_whose_square_is_no_number_is_refused(dtype, scale,
 # Privacy -----------------------------------------------------------------------------------------------------------------------
 
 CLIP, GRID = 0.8, 0.8 * 2.0**-20
-BAD = {
-    "ordinary": 1.0,
-    "zero": 0.0,
-    "tiny": 1e-160,
-    "nan": np.nan,
-    "inf": np.inf,
-    "1e77": 1e77,
-    "1e200": 1e200,
-    "-1e308": -1e308,
-}
+BAD = {"ordinary": 1.0, "zero": 0.0, "tiny": 1e-160, "nan": np.nan, "inf": np.inf, "1e77": 1e77, "1e200": 1e200, "-1e308": -1e308}
 
 
 @pytest.mark.parametrize("name", BAD)

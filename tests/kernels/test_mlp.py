@@ -12,6 +12,7 @@ from fedkern import testing
 from fedkern.kernels import mlp
 from fedkern.kernels._record import KERNELS
 from fedkern.testing.mlp import gradient_magnitudes, near_a_kink, parameters_of, values
+from oracles.differences import four_point, relative
 
 BACKENDS = KERNELS["mlp.forward"].backends
 ACTIVATIONS = sorted(mlp.ACTIVATIONS)
@@ -26,23 +27,6 @@ def problem(sizes, n=23, seed=0, dtype="f8"):
     return [a.astype(dtype) for a in (X, parameters_of(source, sizes), upstream)]
 
 
-def differences(f, x, step=1e-3):
-    """Four-point central differences of f in every coordinate of x."""
-    gradient = np.empty(x.shape)
-    for i in np.ndindex(x.shape):
-        at = []
-        for k in (1, -1, 2, -2):
-            moved = x.copy()
-            moved[i] += k * step
-            at.append(f(moved))
-        gradient[i] = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * step)
-    return gradient
-
-
-def relative(got, want):
-    return np.linalg.norm(got - want) / np.linalg.norm(want)
-
-
 # Gradients ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -55,15 +39,15 @@ def test_gradients_are_differences_of_the_values(sizes, activation, backend):
     f = lambda X, parameters: float((upstream * mlp.forward(X, parameters, **network)).sum())  # noqa: E731
     grad_parameters, grad_X = mlp.backward(X, parameters, upstream, **network)
     step = 1e-6 if activation == "relu" else 1e-3  # linear on this side of the next kink
-    assert relative(grad_parameters, differences(lambda p: f(X, p), parameters, step)) <= DIFFERENCES
-    assert relative(grad_X, differences(lambda x: f(x, parameters), X, step)) <= DIFFERENCES
+    assert relative(grad_parameters, four_point(lambda p: f(X, p), parameters, step)) <= DIFFERENCES
+    assert relative(grad_X, four_point(lambda x: f(x, parameters), X, step)) <= DIFFERENCES
 
 
 def test_negative_control_a_gradient_that_is_off_by_a_hundred_thousandth_is_noticed():
     X, parameters, upstream = problem((2, 16, 16, 2), n=7)
     f = lambda p: float((upstream * mlp.forward(X, p, sizes=(2, 16, 16, 2))).sum())  # noqa: E731
     gradient, _ = mlp.backward(X, parameters, upstream, sizes=(2, 16, 16, 2))
-    assert relative(gradient * (1 + 1e-5), differences(f, parameters)) > DIFFERENCES
+    assert relative(gradient * (1 + 1e-5), four_point(f, parameters)) > DIFFERENCES
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -148,8 +148,7 @@ LONG = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
-    ("rows", "p", "n"),
-    [(60, 170, 2000), (400, 340, 200), pytest.param(400, 340, 2000, marks=LONG), (30, 60, 2000)],
+    ("rows", "p", "n"), [(60, 170, 2000), (400, 340, 200), pytest.param(400, 340, 2000, marks=LONG), (30, 60, 2000)]
 )
 def test_large_draws_have_their_moments_in_both_forms(rows, p, n, seed):
     """By loops and by LAPACK, along ten directions."""

@@ -173,11 +173,7 @@ def test_what_is_not_finite_is_named(name, spoiled, quantity, backend):
         ("imputed_sweeps", {"completed": np.zeros((3, 4, 2))}, "completed must be X where X is known"),
         ("imputed_sweeps", {"rate": 0.0}, "rate must be > 0"),
         ("imputed_sweeps", {"shape": -1.0}, "shape must be > 0"),
-        (
-            "imputed_sweeps",
-            {"X": np.empty((0, 2)), "y": np.empty(0), "completed": np.empty((3, 0, 2))},
-            "X must have rows",
-        ),
+        ("imputed_sweeps", {"X": np.empty((0, 2)), "y": np.empty(0), "completed": np.empty((3, 0, 2))}, "X must have rows"),
     ],
 )
 def test_what_one_of_them_refuses(name, change, message):

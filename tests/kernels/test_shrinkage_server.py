@@ -21,10 +21,7 @@ def inputs(random, c=C, m=M, g=1, p=P):
         "gamma": random.integers(0, 2, (1, g, p)).astype(float),
         "eta": np.full((1, g, p), 0.8),
     }
-    each = {
-        "deviation": 0.3 * random.standard_normal((m, 1, g, p)),
-        "lambda_sq": np.exp(random.standard_normal((m, 1, g, p))),
-    }
+    each = {"deviation": 0.3 * random.standard_normal((m, 1, g, p)), "lambda_sq": np.exp(random.standard_normal((m, 1, g, p)))}
     rows = {name: np.broadcast_to(a, (*a.shape[:-3], c, g, p)) for name, a in (state | each).items()}
     return rows | {"rho": np.full((c, g), 0.4), "indicators": np.tile(np.arange(p), (g, 1))}
 

@@ -14,6 +14,7 @@ from fedkern.kernels._record import KERNELS
 from fedkern.kernels._reference import mlp as reference
 from fedkern.testing.mlp import vae_near_a_kink as near_a_kink
 from oracles import vae_jax
+from oracles.differences import relative
 
 BACKENDS = KERNELS["mlp.vae_gradient"].backends
 STEPPING = KERNELS["mlp.vae_step"].backends
@@ -36,10 +37,6 @@ def problem(a, rows=6, scale=1.0, seed=0, dtype="f8"):
         if not near_a_kink(arrays, a, 1e-5):
             return [array.astype(dtype) for array in arrays]
     raise AssertionError("a kink in every problem")
-
-
-def relative(got, want):
-    return np.linalg.norm(got - want) / np.linalg.norm(want)
 
 
 # Sizes -------------------------------------------------------------------------------------------------------------------------

@@ -88,24 +88,17 @@ def ends_of_days(rows: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Remedy:
-    """Is a job of which a message names a remedy, and the job in which that is done.
+    """Is a job of which a message names a remedy, and the job in which that is done."""
 
-    Attributes
-    ----------
-    rows, job : as they come, and the message is said
-    says : a pattern of it: of an error, the first line or a note
-    mended, then : rows and sections of the job after it
-    wanted : parameter -> mean and sd by another program
-    off : sds by which a mean may be another, and the part by which an sd may: priors are ours
-    """
-
+    # rows, job: as they come, and the message is said
     rows: Callable[[], pd.DataFrame]
     job: dict[str, Any]
-    says: str
+    says: str  # a pattern of it: of an error, the first line or a note
+    # mended, then: rows and sections of the job after it
     then: dict[str, Any]
-    wanted: Numbers
+    wanted: Numbers  # parameter -> mean and sd by another program
     mended: Callable[[pd.DataFrame], pd.DataFrame] = field(default=lambda rows: rows)
-    off: tuple[float, float] = (0.15, 0.1)
+    off: tuple[float, float] = (0.15, 0.1)  # sds by which a mean may be another, and the part by which an sd may: priors are ours
 
 
 def of(family: str, data: dict[str, Any] | None = None, **model: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from fedkern.arrays import Vector
 from fedkern.errors import FedkernError
 from fedkern.models.expfam import Gaussian
 from fedkern.results.gaussian import Posterior
@@ -88,7 +89,7 @@ def test_what_is_said_of_a_map_is_right(tmp_path: Path, options: dict[str, Any],
     assert ended["judged"] >= least, dict(ended)
 
 
-def narrower(names: tuple[str, ...], q: Gaussian, affine: jobs.Vector | None) -> Posterior:
+def narrower(names: tuple[str, ...], q: Gaussian, affine: Vector | None) -> Posterior:
     """After all checks of q."""
     return Posterior(names, Gaussian(q.h * 1.3, q.P * 1.3), affine)
 
@@ -112,7 +113,7 @@ def test_the_references_are_right_themselves() -> None:
     rng = np.random.default_rng(0)
     X, y = np.ones((40, 1)), (rng.random(40) < 0.15) * 1.0
 
-    def rows(eta: jobs.Vector) -> tuple[jobs.Vector, jobs.Vector, jobs.Vector]:
+    def rows(eta: Vector) -> tuple[Vector, Vector, Vector]:
         return jobs.log_likelihood("bernoulli", y, eta, 1.0)
 
     theta, weights = jobs.importance(X, np.ones(40), rows, np.array([-1.0]), np.array([0.04]), 40_000, rng)
@@ -125,7 +126,7 @@ def test_the_references_are_right_themselves() -> None:
     assert found == pytest.approx(mean, abs=0.02 * sd)
     assert np.sqrt(weights @ (theta[:, 0] - found) ** 2) == pytest.approx(sd, rel=0.02)
 
-    def loss(at: jobs.Vector) -> float:
+    def loss(at: Vector) -> float:
         """KL(q || posterior), but for constants."""
         q = np.exp(-0.5 * ((grid - at[0]) / np.exp(at[1])) ** 2)
         return float(-at[1] - q @ log_p / q.sum())

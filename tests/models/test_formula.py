@@ -331,17 +331,7 @@ REFUSED = (
         "y ~ bs(bs(a, df=4), df=4)",
         "y ~ te(a, b)",
     ),
-    *(
-        "y ~ log(a",
-        "y ~ log(a))",
-        "y ~ 'a",
-        "y ~ `a",
-        "y ~ a + +",
-        "y ~ * a",
-        "y ~ a %in% b",
-        "y ~ a | b",
-        "y ~ (a | b | c)",
-    ),
+    *("y ~ log(a", "y ~ log(a))", "y ~ 'a", "y ~ `a", "y ~ a + +", "y ~ * a", "y ~ a %in% b", "y ~ a | b", "y ~ (a | b | c)"),
     *("y ~ (0 + a | b)", "y ~ (1 | client)", "y ~ - (1 | a)", "y ~ a * (1 | b)"),
     *(
         "y ~ offset(scale(t))",

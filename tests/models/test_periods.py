@@ -40,11 +40,7 @@ def rows(family: str, areas: int) -> Rows:
     return Rows(y, rng.integers(0, areas, n), rng.normal(size=(n, 1)), rng.normal(0.5, 0.3, n), period=rng.integers(0, T - 1, n))
 
 
-CASES = {
-    "poisson": Likelihood("poisson"),
-    "gaussian": Likelihood("gaussian", None),
-    "interaction": Overdispersed("poisson"),
-}
+CASES = {"poisson": Likelihood("poisson"), "gaussian": Likelihood("gaussian", None), "interaction": Overdispersed("poisson")}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from fedkern.arrays import Array
 from fedkern.models import levels, survival
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.survival_parametric import Lifetimes
 from fedkern.models.weighing import Least, few, levered
 from support.rounded_jobs import drawn
-
-Array = NDArray[np.float64]
 
 N = 60
 NAMES = ("intercept", "a", "b")
@@ -23,8 +21,7 @@ def columns(seed: int = 0) -> Array:
 
 
 @pytest.mark.parametrize(
-    "family",
-    ["bernoulli", "poisson", "negative-binomial", "student", "gamma", "beta", "zero-inflated-poisson"],
+    "family", ["bernoulli", "poisson", "negative-binomial", "student", "gamma", "beta", "zero-inflated-poisson"]
 )
 def test_weights_are_those_of_the_curvature(family: str) -> None:
     X, random = columns(), np.random.default_rng(1)

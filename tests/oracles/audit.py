@@ -16,19 +16,12 @@ from scipy import integrate, optimize, special, stats
 
 @dataclass(frozen=True)
 class Errors:
-    """What an attack did in `runs` runs without the row and as many with it.
+    """What an attack did in `runs` runs without the row and as many with it."""
 
-    Attributes
-    ----------
-    alarms : it said that the row was there, and it was not
-    misses : the other way round
-    error : the probability with which a bound may be wrong; half of it for each of the two rates
-    """
-
-    alarms: int
-    misses: int
+    alarms: int  # it said that the row was there, and it was not
+    misses: int  # the other way round
     runs: int
-    error: float = 1e-4
+    error: float = 1e-4  # the probability with which a bound may be wrong; half of it for each of the two rates
 
     @classmethod
     def of(cls, without, with_row, threshold, error=1e-4):

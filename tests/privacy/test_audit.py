@@ -106,8 +106,7 @@ ONE_STEP = {
 
 def check_no_step_is_sold_below_its_price(names=tuple(ONE_STEP)):
     """The claim is at least the exact epsilon of two neighbours: a row whose vector is as long as the clip is there or not, or is
-    turned round. Which of the two, the mechanism says.
-    """
+    turned round. Which of the two, the mechanism says."""
     for name in names:
         m = ONE_STEP[name]
         one = 1 / SIGMA

@@ -169,10 +169,7 @@ WRONG = {
         lambda case: accountant.epsilon(tuple((m, steps - 1) for m, steps in case.parts), case.delta),
     ),
     "a shard that moves by one clip": ("shards, local averaging", lambda case: told(case, sampling="full")),
-    "a coin for a shard": (
-        "shards, local averaging",
-        lambda case: told(case, sampling="poisson", sampling_rate=0.5),
-    ),
+    "a coin for a shard": ("shards, local averaging", lambda case: told(case, sampling="poisson", sampling_rate=0.5)),
     "a cut batch from which a row is removed": (
         "rows, poisson, cut hardly ever",
         lambda case: (

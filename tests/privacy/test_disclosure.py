@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
-from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import Message
@@ -23,13 +22,12 @@ from fedkern.algorithms.exchanges.level import Level, LevelSums
 from fedkern.algorithms.exchanges.scales import STEP, ColumnMeans, column_moments, count_values, means_of, means_reply
 from fedkern.algorithms.gibbs.settings import MoveTerms, SecondMoveTerms, Statistics
 from fedkern.algorithms.pvi.messages import Gradient, ScaledSiteDelta, SiteDelta
+from fedkern.arrays import Array
 from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS
 from fedkern.errors import JobError
 from fedkern.kernels import rng
 from fedkern.models.expfam import unpack
 from support import curious, curious_jobs, curious_sums, curious_values
-
-Array = NDArray[np.float64]
 
 
 def only(messages: list[Message]) -> Message:
@@ -469,10 +467,7 @@ def test_default_jobs_at_the_least_number_give_no_row_away(p: int, seconds: floa
         assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == 0
 
 
-@pytest.mark.parametrize(
-    ("n", "p", "covariance"),
-    [(12, 6, "full"), pytest.param(20, 8, "full", marks=NIGHTLY)],
-)
+@pytest.mark.parametrize(("n", "p", "covariance"), [(12, 6, "full"), pytest.param(20, 8, "full", marks=NIGHTLY)])
 def test_rows_of_many_columns_come_back(n: int, p: int, covariance: str) -> None:
     """What counts is how many rows there are a coefficient: with two or three all come back, however many they are."""
     model = {"model": {"covariance": covariance}}

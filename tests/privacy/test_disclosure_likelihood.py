@@ -20,7 +20,7 @@ from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.models.mixed import Layout, Rows, predictive
 from fedkern.models.survey import Clusters, Pseudo
-from support import curious, curious_jobs, curious_likelihood, curious_rounded, curious_survey, rounded_jobs
+from support import curious, curious_jobs, curious_likelihood, curious_rounded, curious_sigma, curious_survey, rounded_jobs
 
 STRICT = LEVELS["strict"]
 
@@ -76,6 +76,14 @@ def test_a_group_of_one_row_is_that_row_and_of_three_no_row_is() -> None:
         rows = [client(sizes), client([6] * 20), client([6] * 20)]
         known = curious_rounded.known(rounded_jobs.played(layout, rows), rows[0]) < curious.WITHIN
         assert known.tolist() == [True] * told + [False] * (sum(sizes) - told)
+
+
+def test_of_errors_that_vary_the_rows_that_are_asked_for_are_not_determined_and_a_fifth_of_them_are() -> None:
+    model = {"family": "gaussian", "sigma": "~ x0 + x1 + x2"}
+    fewest = parse({"job": {"method": "likelihood"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": model})
+    n = fewest.requirement.told_up_to(4) + 1
+    assert curious_sigma.known("gaussian", n // 5, 3, 0).mean() > 0.5
+    assert curious_sigma.known("gaussian", n, 3, 0).mean() < 0.03
 
 
 def test_least_squares_of_rounded_messages_finds_no_group_of_one_row() -> None:

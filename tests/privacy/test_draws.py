@@ -94,9 +94,8 @@ def summed(m, n, answer):
     for start in range(0, n, BLOCK):
         rows = np.arange(start, min(start + BLOCK, n))
         at = rows, (rows - start) // BITS
-        X[at] = m.grid * 2.0 ** (
-            (rows - start) % BITS
-        )  # y = 1 and q has mean 0: so is the gradient, whose norm is below the clip
+        # y = 1 and q has mean 0: so is the gradient, whose norm is below the clip
+        X[at] = m.grid * 2.0 ** ((rows - start) % BITS)
         sums = answer(Local(Rows(X, y), settings, 0, m, Silent())) * m.rate / m.grid
         block = spelt(sums, len(rows))
         assert block is not None, "a sum of other multiples than one of each row"

@@ -17,11 +17,7 @@ from fedkern.transports.driver import ServerSide
 from support.sources import Silent
 
 CLIP = 1.0
-COLUMNS = {
-    "age": {"kind": "numeric", "center": 40, "scale": 14},
-    "sex": {"levels": ["f", "m"]},
-    "y": {"levels": ["no", "yes"]},
-}
+COLUMNS = {"age": {"kind": "numeric", "center": 40, "scale": 14}, "sex": {"levels": ["f", "m"]}, "y": {"levels": ["no", "yes"]}}
 JOB = {
     "job": {"rounds": 2},
     "data": {"clients": ["*.csv"], "response": "y", "positive": "yes", "offset": "o", "weight": "w", "columns": COLUMNS},

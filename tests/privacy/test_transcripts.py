@@ -112,8 +112,7 @@ def data_sets(n=None):
 
 def check_messages_are_functions_of_the_releases(names=tuple(MACHINES)):
     """A source that releases the same numbers whatever the sums are: then no data set changes a bit of what leaves, or of the
-    state that later messages are made of. (Shards have states of their own, by design.)
-    """
+    state that later messages are made of. (Shards have states of their own, by design.)"""
     for name in names:
         machine, seen = MACHINES[name], set()
         for rows in data_sets(N if machine.knows_n else None):
@@ -292,8 +291,7 @@ def crashed_and_resumed(folder, after=8):
 
 def check_a_resumed_job_sends_again_what_it_had_sent(tmp_path):
     """One release for each charge: what had left before a crash leaves again byte for byte, is charged once, and stands in the
-    certificate.
-    """
+    certificate."""
     left, spent = crashed_and_resumed(tmp_path)
     assert left.keys() == set(itertools.product(range(len(CLIENTS)), range(4)))
     assert sum(map(len, left.values())) > len(left)  # something has left twice

@@ -5,7 +5,7 @@
 #     mode is then looked for here, of `loglik` and that prior
 #   unit: of a response with a unit, its standard deviation: the priors of errors and of effects are in it
 #   package: the program
-for (package in c("survival", "MASS", "lme4", "ordinal", "nnet", "pscl", "mvtnorm", "VGAM", "statmod")) {
+for (package in c("survival", "MASS", "lme4", "ordinal", "nnet", "pscl", "mvtnorm", "VGAM", "statmod", "glmmTMB")) {
   if (!requireNamespace(package, quietly = TRUE)) {
     message("there is no package ", package)
     quit(status = 0)
@@ -160,6 +160,16 @@ of_cox <- function(formula, d, ...) {
   list(
     package = "survival", mode = coef(call(control = coxph.control(eps = 1e-14, toler.chol = 1e-15, iter.max = 100))),
     loglik = function(p) call(init = unname(p), control = coxph.control(iter.max = 0))$loglik[2]
+  )
+}
+# Its dispersion is the logarithm of sigma^2 of gaussian rows, and of sigma of Student's
+of_sigma <- function(formula, sigma, d, family, ...) {
+  fit <- glmmTMB::glmmTMB(formula, dispformula = sigma, data = d, family = family, ...)
+  estimates <- fit$fit$par
+  times <- ifelse(names(estimates) == "betad" & family$family == "gaussian", 2, 1)
+  list(
+    package = "glmmTMB", mode = unname(estimates) / times,
+    loglik = function(p) -as.numeric(fit$obj$fn(unname(p) * times))
   )
 }
 # Of the hazard shape t^(shape - 1) exp(eta): survreg's coefficients are -eta's over the shape, its scale 1 / shape

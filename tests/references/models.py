@@ -14,9 +14,9 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.kernels import glm
 from fedkern.methods.likelihood import run as likelihood_run
 from fedkern.methods.likelihood.steps import Read
@@ -26,7 +26,6 @@ from fedkern.models.mixed.rows import find_mode
 
 from .record import FACTORS, MODELS, file_of
 
-Array = NDArray[np.float64]
 Numbers = dict[str, float]
 VAGUE = 1e3  # standard deviation of a prior that does not move a mode
 STEP = 1e-4  # of differences of the map, whose numbers are of the size of 1

@@ -12,6 +12,7 @@ from scipy import optimize
 
 import fedkern
 from fedkern.algorithms.exchanges.sums import PearsonSums
+from fedkern.arrays import Vector
 from fedkern.data.rounded import join_rounded
 from fedkern.kernels import mixed, multinomial, sem, spatial, survival
 from fedkern.kernels.families import FAMILIES
@@ -28,8 +29,6 @@ from fedkern.privacy.moments import rdp_epsilon
 from fedkern.results import diagnostics
 from fedkern.results.dispersion import pool
 from fedkern.results.weighted import Draws
-
-Vector = NDArray[np.float64]
 
 FOLDER = Path(__file__).parent
 ROWS = pd.read_csv(FOLDER / "lung.csv")

@@ -74,11 +74,7 @@ def test_a_client_with_few_rows_answers_with_zeros() -> None:
     for few in (replace(HONEST, rows=n) for n in (0, 1, 4)):
         assert few.leaving() == NOBODY
         large = replace(few, rows=20, misfit=47492843029.327, noise=1234.5678, slope=1e-5)
-        assert (large.leaving().misfit, large.leaving().noise, large.leaving().slope) == (
-            4.74928e10,
-            1234.57,
-            0.0,
-        )
+        assert (large.leaving().misfit, large.leaving().noise, large.leaving().slope) == (4.74928e10, 1234.57, 0.0)
     assert dispersion.pool("poisson", 1.0, [NOBODY, NOBODY], 1.0) is None
 
 

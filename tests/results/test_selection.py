@@ -132,9 +132,10 @@ def test_partial_correlations_of_a_precision_matrix_and_what_can_go_wrong() -> N
 def test_the_graph_has_the_surest_edges_with_their_signs() -> None:
     inclusion = np.tile([0.2, 0.99, 0.1, 0.92, 0.3, 0.0], (2, 5, 1))
     theta = np.tile([0.1, -0.5, 0, 0.4, 0, 0], (2, 5, 1))
-    edges = selection.graph(samples(theta, inclusion))
+    draws = samples(theta, inclusion)
+    edges = selection.graph(draws)
     assert [(e.to, e.source, round(e.mean, 6), round(e.pip, 6)) for e in edges] == [("A", "C", -0.5, 0.99), ("B", "C", 0.4, 0.92)]
-    assert selection.gamma_table(samples(theta, inclusion))[1].tolist() == pytest.approx([0.1, 0, 0.92])
+    assert selection.matrix(draws.pip, 3)[1].tolist() == pytest.approx([0.1, 0, 0.92])
     arrows = ("HLA -> 1", "x")
     assert selection._ends("x -> HLA -> 1", arrows) == ("HLA -> 1", "x")
     assert selection._ends("HLA -> 1 -> x", arrows) == ("x", "HLA -> 1")

@@ -34,8 +34,7 @@ def test_the_full_family_reaches_the_exact_posterior(models):
 
 
 @pytest.mark.parametrize(
-    "narrower",
-    [{"coupled": False}, *(pytest.param({of: "diagonal"}, marks=LATER) for of in ("covariance", "local_covariance"))],
+    "narrower", [{"coupled": False}, *(pytest.param({of: "diagonal"}, marks=LATER) for of in ("covariance", "local_covariance"))]
 )
 def test_negative_control_a_narrower_family_does_not(models, narrower):
     server, clients = h.run(models, replace(FAST, **narrower))
@@ -121,8 +120,7 @@ SD = np.array([0.226, 0.086, 0.291, 0.139, 0.086])
 @pytest.mark.parametrize("changes", [{"rounds": 2500}, pytest.param({"rounds": 250, "local_steps": 10}, marks=LATER)])
 def test_wheeze_of_537_children_at_three_clients(changes):
     """Slopes within a fifth of an sd. The Gaussian q of an intercept with four binary answers makes tau too small (by 0.12 on the
-    log scale, 1.4 sd), and the intercept with it: a bias of the family, which no client or round adds to.
-    """
+    log scale, 1.4 sd), and the intercept with it: a bias of the family, which no client or round adds to."""
     child, age, smoke, wheeze = np.array(list(csv.reader(OHIO.read_text().splitlines()))[1:], float).T
     X, n_clients = np.column_stack([np.ones(len(age)), age, smoke, age * smoke]), 3
     prior, models = MixedPrior(4, sd=5.0, scale=2.5), []

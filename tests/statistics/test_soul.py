@@ -29,8 +29,7 @@ def rms(a):
 @pytest.mark.parametrize("rho", [0.5, pytest.param(1.0, marks=pytest.mark.nightly), 2.0])
 def test_the_mode_of_z_and_the_conditional_of_theta(rows, form, rho):
     """Section 10: zhat within 0.03 rms, means of theta within 0.06, chain sd 1 to 1.16 times the conditional one (steps of finite
-    length, and a z that moves), and that is far below the sd of the posterior.
-    """
+    length, and a z that moves), and that is far below the sd of the posterior."""
     X, y = rows
     server, clients = soul_runs.run(X, y, form, rho)
     model = oracle.Model(KIND[form[0]], X, y, 0.7, rho)

@@ -12,14 +12,7 @@ from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, MarkovRandomField, Moving, Regression
 from fedkern.models.sparse import graph
 from oracles.geweke import BOUND, joint_test, worst
-from oracles.sparse_moves import (
-    FixedWeights,
-    HolesAsZeros,
-    ImputedWithoutData,
-    LogisticWithoutData,
-    MovedImputed,
-    MovedLogistic,
-)
+from oracles.sparse_moves import FixedWeights, HolesAsZeros, ImputedWithoutData, LogisticWithoutData, MovedImputed, MovedLogistic
 
 SHORT = {"chains": 300, "steps": 40, "draws": 50_000}
 FAINT = {"chains": 1000, "steps": 60, "draws": 200_000}

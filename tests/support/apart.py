@@ -15,16 +15,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Ended:
-    """How a call ended.
+    """How a call ended."""
 
-    Attributes
-    ----------
-    what : that it was
-    how : "returned VALUE", "raised ERROR: words", "signal 6", or "hung"
-    """
-
-    what: str
-    how: str
+    what: str  # that it was
+    how: str  # "returned VALUE", "raised ERROR: words", "signal 6", or "hung"
 
     @property
     def well(self) -> bool:
@@ -44,13 +38,8 @@ def fork() -> int:
 
 
 def each_apart(calls: Sequence[Call], seconds: float, before: Callable[[], None] = lambda: None) -> Iterator[Ended]:
-    """Makes the calls one after the other in a forked process; after one that ends it or takes longer, in another.
-
-    Parameters
-    ----------
-    seconds : that one call may take
-    before : done first by each process
-    """
+    """Makes the calls one after the other in a forked process; after one that ends it or takes longer, in another. `seconds`:
+    that one call may take; `before`: done first by each process."""
     at = 0
     while at < len(calls):
         read, write = os.pipe()

@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.errors import JobError
 from fedkern.results.weighted import WeightedDraws
-
-Array = NDArray[np.float64]
 
 OF_EFFECTS = {"kind": "half-normal", "sd": 1.0}  # the prior of their sd, of which truths are drawn
 CENTRE = 0.5  # of the intercept's prior: its default is the response's level, which no truth can be drawn from
@@ -27,22 +25,15 @@ CENTRE = 0.5  # of the intercept's prior: its default is the response's level, w
 
 @dataclass(frozen=True)
 class Kind:
-    """A model whose truth is drawn.
+    """A model whose truth is drawn."""
 
-    Attributes
-    ----------
-    family : of the response
-    clients, rows : how many, and of each of them
-    wards : groups of a client, each with an intercept; 0: none
-    by_client : whether each client has an intercept of its own
-    prior : the model's `prior_sd` and `intercept_sd`, which no rows widen; of counts narrow, for exp(15) is nobody's
-    """
-
-    family: str
+    family: str  # of the response
+    # clients, rows: how many, and of each of them
     clients: int
     rows: int
-    wards: int = 0
-    by_client: bool = False
+    wards: int = 0  # groups of a client, each with an intercept; 0: none
+    by_client: bool = False  # whether each client has an intercept of its own
+    # the model's `prior_sd` and `intercept_sd`, which no rows widen; of counts narrow, for exp(15) is nobody's
     prior: dict[str, float] = field(default_factory=lambda: {"prior_sd": 2.5, "intercept_sd": 5.0})
 
     @property
@@ -92,16 +83,10 @@ def _responses(kind: Kind, eta: Array, scale: float, rng: np.random.Generator) -
 
 @dataclass(frozen=True)
 class Stands:
-    """Where the truths of data sets stand.
+    """Where the truths of data sets stand."""
 
-    Attributes
-    ----------
-    shares : of each parameter the shares of draws below its truth, of the data sets that are judged right
-    said : how many data sets had which verdict: its first word, or the error's
-    """
-
-    shares: dict[str, Array]
-    said: Counter[str]
+    shares: dict[str, Array]  # of each parameter the shares of draws below its truth, of the data sets that are judged right
+    said: Counter[str]  # how many data sets had which verdict: its first word, or the error's
 
 
 def stands(kind: Kind, seeds: range) -> Stands:

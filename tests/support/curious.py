@@ -26,6 +26,7 @@ from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
 from fedkern.algorithms.gibbs.settings import Globals, GlobalsTempered, Locals, Loglik
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.algorithms.sfvi.machine import INNER, Global, GlobalGradient, GlobalGradientBound
+from fedkern.arrays import Array
 from fedkern.data.artifact import WithinFile, read_own, read_server
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, shrinkage
@@ -42,7 +43,6 @@ from fedkern.models.spatial.within_site import WithinSite
 from fedkern.transports.codec import Frame
 from fedkern.transports.driver import ServerSide
 
-Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)
 
 DRAWS, SHARED = 400, 1001  # of the stream "posterior", its chain from which all parties drew the points of log-likelihoods
@@ -191,8 +191,7 @@ class Sums:
 @dataclass(frozen=True)
 class Singled:
     """What sites tell of the rows alone in which one column is not 0, but `value` in units of the agreed scale: that column's own
-    entries in gradients and curvatures, less what all other rows have. Rows are (1, x) without it.
-    """
+    entries in gradients and curvatures, less what all other rows have. Rows are (1, x) without it."""
 
     sites: Sites
     column: int  # of z, from 1
@@ -293,13 +292,8 @@ AT_OPTIMUM = 1e-10  # how far from its optimum a site is, in the units of a grad
 
 
 def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, damping: float = 1.0) -> Seen:
-    """All that the messages of a default `pvi` job say of a client.
-
-    Parameters
-    ----------
-    rounds : of the sites use so many
-    damping : of an update, which the job file says
-    """
+    """All that the messages of a default `pvi` job say of a client. `rounds`: of the sites use so many; `damping`: of an update,
+    which the job file says."""
     agreed = tape.texts(client, Agreed)[-1]
     told = tape.texts(client, SchemaReply)
     numeric = [c for c in agreed["columns"] if c.get("kind", "numeric") == "numeric"]
@@ -325,11 +319,7 @@ def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, dampin
 
 def singled(seen: Seen, column: int, zero: float, rows: int) -> Seen:
     """What is seen of the so many rows in which a covariate of two values, 0-based, is not `zero`, as of a client of their own.
-
-    Parameters
-    ----------
-    zero : value of all other rows, one less than these have
-    """
+    `zero`: value of all other rows, one less than these have."""
     flag = np.zeros(seen.d)
     flag[0], flag[column + 1] = seen.centre[column] - zero, seen.scale[column]
     value = (zero + 1 - seen.centre[column]) / seen.scale[column]
@@ -520,14 +510,8 @@ def _descend(seen: Seen, tries: Tries, level: float, steps: int, ridge: float = 
 
 
 COARSE, MIDDLE, FINE = 1e-3, 3e-5, 1e-6  # noise that a search goes through
-FIRST = (
-    (3e-2, 60, 8),
-    (3e-3, 40, 6),
-    (COARSE, 40, 4),
-    (1e-4, 40, 4),
-    (1e-5, 40, 4),
-    (FINE, 40, 4),
-)  # noise, steps, how many go on
+# noise, steps, how many go on
+FIRST = ((3e-2, 60, 8), (3e-3, 40, 6), (COARSE, 40, 4), (1e-4, 40, 4), (1e-5, 40, 4), (FINE, 40, 4))
 PATIENCE = 12  # times that it may try the neighbours of what it has, and gain nothing
 KEPT = 8
 
@@ -655,15 +639,10 @@ def by_eigenvectors(seen: Seen) -> Guess:
 
 @dataclass(frozen=True)
 class Map:
-    """What a server knows of a spatial job before it starts: the prior, which is made of the map alone, and the exposures.
+    """What a server knows of a spatial job before it starts: the prior, which is made of the map alone, and the exposures."""
 
-    Attributes
-    ----------
-    model : of the job, with the units that `Level` has told
-    files, offsets, X : of each client its part of the map; log exposures and covariates of its areas, in the map's order
-    """
-
-    model: SigmaModel
+    model: SigmaModel  # of the job, with the units that `Level` has told
+    # files, offsets, X: of each client its part of the map; log exposures and covariates of its areas, in the map's order
     files: tuple[WithinFile, ...]
     offsets: tuple[Array, ...]
     X: tuple[Array, ...]

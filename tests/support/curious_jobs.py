@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.data.artifact import WithinFile, read_own
 from fedkern.data.graph import grid, make_map
 from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS, LEVELS, told_up_to
@@ -30,8 +30,6 @@ AT_STRICT: dict[str, Any] = {"disclosure": {"level": "strict"}}
 OF_SITES: dict[str, Any] = {"disclosure": {"level": "strict", "rows_per_coefficient": 4}}
 FIVE_GROUPS: dict[str, Any] = {"disclosure": {"level": "strict", "groups": 5}}
 FEW: dict[str, Any] = {"disclosure": {"level": "none"}}
-
-Array = NDArray[np.float64]
 
 SEED = 5
 

@@ -30,6 +30,7 @@ from fedkern.algorithms.importance.settings import (
     of_draws,
     power,
 )
+from fedkern.arrays import Array
 from fedkern.kernels import rng
 from fedkern.methods.likelihood.keys import MOST_ROUNDS
 from fedkern.methods.likelihood.model import LOOKED
@@ -40,8 +41,6 @@ from fedkern.models.mixed import Rows as MixedRows
 from fedkern.models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER
 
 from . import curious
-
-Array = NDArray[np.float64]
 
 LIKELY = 30.0  # groups of one size, and sums of squares of their means
 CHOSEN = 400  # values of a round, about as many as say all: rows' functions span few of the directions that thousands have
@@ -130,12 +129,8 @@ def units_of_values(tape: curious.Tape, client: int, layout: Layout, settings: S
 
 
 def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
-    """All that such a job says of a client without random effects.
-
-    Parameters
-    ----------
-    most : of the values at draws, use so many: those that rows' functions differ most at
-    """
+    """All that such a job says of a client without random effects. `most`: of the values at draws, use so many: those that rows'
+    functions differ most at."""
     centre, scale = _constants(tape, client)
     d = len(centre) + 1
     _, first, centred = tape.texts(client, SchemaReply)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedkern.algorithms.exchanges import level
 from fedkern.algorithms.exchanges.level import AskLevel, LevelSums
 from fedkern.algorithms.nested.machine import AskCurvatures, AskMarginals, Curvatures, Marginals, client, client_receive
+from fedkern.arrays import Array
 from fedkern.methods.sigma.budget import plan
 from fedkern.models.likelihood import Noisy
 from fedkern.models.spatial.site import Rows
@@ -25,7 +26,6 @@ from fedkern.privacy.noise import GRID
 from support import curious
 from support.curious_jobs import MapJob
 
-Array = NDArray[np.float64]
 Bits = NDArray[np.bool_]
 
 STEPS = 40  # of the search for counts

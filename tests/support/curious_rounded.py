@@ -9,23 +9,21 @@ logistic rows the answers are equations for `curious.solve`, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import OF_VALUES, AskNormal, of_derivatives, of_draws, power, told
 from fedkern.algorithms.importance.summaries import average
+from fedkern.arrays import Array
 from fedkern.models.expfam import packed
 from fedkern.models.mixed import Prior, Rows
 
 from .curious import OF_ROUNDING, AtPoints, InUnits, Seen, Sites, Sums, Values, z_of
 from .rounded_jobs import Played
-
-Array = NDArray[np.float64]
 
 STEP, EXACT = 1e-4, 1e-8  # of a cell; of a sum that travels whole
 RESPONSE = -1  # in the place of a column
@@ -41,18 +39,14 @@ BACK: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {  
 
 @dataclass(frozen=True)
 class Numbers:
-    """The answers of a client as functions of its rows, each over the noise of its unit.
+    """The answers of a client as functions of its rows, each over the noise of its unit."""
 
-    Attributes
-    ----------
-    at, of_value, of_gradient, of_hessian : points at which derivatives are told, and their units
-    draws, of_draws : and at which values are, with theirs
-    """
-
+    # at, of_value, of_gradient, of_hessian: points at which derivatives are told, and their units
     at: Array
     of_value: float
     of_gradient: Array
     of_hessian: Array
+    # draws, of_draws: and at which values are, with theirs
     draws: Array
     of_draws: Array
 
@@ -92,13 +86,9 @@ class Curved(Protocol):
 @dataclass(frozen=True)
 class Averaged:
     """The same of rows that take part by derivatives alone: where nothing is known, and then each averaged over the normal that
-    those before it say, as `importance.summaries` does it of sums. Units are those of the question's own normal.
+    those before it say, as `importance.summaries` does it of sums. Units are those of the question's own normal."""
 
-    Attributes
-    ----------
-    at, covariances : of these questions; of the first the covariance is the prior's, and a point is asked
-    """
-
+    # at, covariances: of these questions; of the first the covariance is the prior's, and a point is asked
     at: Array
     covariances: Array
 
@@ -166,8 +156,7 @@ def known(job: Played | Asked, rows: Rows, columns: list[int] | None = None) -> 
                         y[row] = back(there(y[row]) + step)
                     else:
                         X[row, column] += step
-                    trials = None if rows.trials is None else rows.trials[first:last]
-                    mates = Rows(rows.layout, X, y, np.array([0, last - first]), trials)
+                    mates = replace(rows.take(np.arange(first, last), np.array([0, last - first])), X=X, y=y)
                     of_y = [] if as_cell is None else [y.sum(), y @ y]
                     sums = [X[:, columns].sum(axis=0), (X[:, columns] ** 2).sum(axis=0), np.array(of_y)]
                     both.append(np.concatenate([numbers.told(mates, nodes), np.concatenate(sums) / EXACT]))

@@ -9,18 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from fedkern.algorithms.exchanges.columns import Agreed
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
 from fedkern.algorithms.gibbs.settings import Globals, GlobalsMoved, Locals, MoveTerms, SecondMoveTerms
 from fedkern.algorithms.pvi.messages import ScaledQUpdate, ScaledSiteDelta, SiteApplied
+from fedkern.arrays import Array
 from fedkern.models.expfam import Gaussian, unpack
 from fedkern.results import loo
 
 from . import curious
-
-Array = NDArray[np.float64]
 
 DRAWS, CHAINS = 1000, 4  # of posterior.nc by default
 
@@ -110,12 +108,7 @@ class LeaveOneOut:
 
 def one_with_both(seen: curious.Seen, yes: int, number: int, values: Array, random: np.random.Generator) -> Array:
     """(p,) The one row in which a column of 0 and 1 is 1 and a number, of these `values`, is not 0: X'WX of the two, less what
-    all others have, is w(q) times that number, at every q.
-
-    Parameters
-    ----------
-    yes, number : columns of X, 0-based
-    """
+    all others have, is w(q) times that number, at every q. `yes`, `number`: columns of X, 0-based."""
     parts = [term for term in seen.terms if isinstance(term, curious.Sites)]
     mean, cov, curvature = (np.concatenate([getattr(term, name) for term in parts]) for name in ("mean", "cov", "curvature"))
     p = seen.d - 1

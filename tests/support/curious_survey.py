@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkern.arrays import Array
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.survey import Clusters, Pseudo
 
 from .curious import WITHIN
 
-Array = NDArray[np.float64]
 STEP, DIGITS = 1e-5, 1e-9
 
 

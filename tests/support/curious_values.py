@@ -17,10 +17,9 @@ import scipy
 from numpy.typing import NDArray
 
 from fedkern.algorithms.exchanges.columns import SchemaReply
+from fedkern.arrays import Array
 
 from . import curious
-
-Array = NDArray[np.float64]
 
 NEEDS = "this attack needs an exact LLL: pip install python-flint"
 NOISE = 2e-13  # of a number that is sent, as far as 50 rows; it grows with their number
@@ -118,12 +117,8 @@ def _likely(possible: Array, mean: Array, squares: Array) -> Array:
 
 
 def frequencies(told: Told, reduced: Any = None) -> Found:
-    """How often each possible row occurs.
-
-    Parameters
-    ----------
-    reduced : matrix of whole numbers -> the same lattice, reduced; LLL of python-flint by default
-    """
+    """How often each possible row occurs. `reduced`: matrix of whole numbers -> the same lattice, reduced; LLL of python-flint by
+    default."""
     if reduced is None:
         import flint
 

@@ -57,19 +57,7 @@ def _build(library: Path, flags: Sequence[str], include: Path, sources: Path, fi
     def compile_(source: Path) -> str:
         out = made / f"{source.stem}.o"
         own = [flag for flag in flags if source.suffix == ".cu" or flag not in with_sanitizer]
-        command = [
-            "g++",
-            *own,
-            f"-I{include}",
-            f"-I{sources}",
-            f"-I{HERE}",
-            "-x",
-            "c++",
-            "-c",
-            str(source),
-            "-o",
-            str(out),
-        ]
+        command = ["g++", *own, f"-I{include}", f"-I{sources}", f"-I{HERE}", "-x", "c++", "-c", str(source), "-o", str(out)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
         assert not ran.stderr, ran.stderr

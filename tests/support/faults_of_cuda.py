@@ -8,20 +8,14 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """One change of a file of csrc/cuda.
-
-    Attributes
-    ----------
-    by : "conformance", "refused" (by the emulator), "thread" or "address" (a sanitizer)
-    said : a part of what is then said
-    """
+    """One change of a file of csrc/cuda."""
 
     file: str
     old: str
     new: str
     kernel: str
-    by: str
-    said: str
+    by: str  # "conformance", "refused" (by the emulator), "thread" or "address" (a sanitizer)
+    said: str  # a part of what is then said
     order: int = 0
 
 
@@ -85,12 +79,7 @@ FAULTS = {
         "AssertionError",
     ),
     "a forgotten tail of rows": Fault(
-        "privacy.cu",
-        "left = rows_left<R>(first, end);",
-        "left = R;",
-        "privacy.clip_sum",
-        "address",
-        "heap-buffer-overflow",
+        "privacy.cu", "left = rows_left<R>(first, end);", "left = R;", "privacy.clip_sum", "address", "heap-buffer-overflow"
     ),
     "a forgotten tail of pairs": Fault(
         "rng.cu",
@@ -101,12 +90,7 @@ FAULTS = {
         "heap-buffer-overflow",
     ),
     "a write beyond the columns": Fault(
-        "grid.hpp",
-        "if (warp() == 0 && j < size) {",
-        "if (warp() == 0) {",
-        "privacy.clip_sum",
-        "address",
-        "heap-buffer-overflow",
+        "grid.hpp", "if (warp() == 0 && j < size) {", "if (warp() == 0) {", "privacy.clip_sum", "address", "heap-buffer-overflow"
     ),
     "two blocks write one number": Fault(
         "privacy.cu",
@@ -241,12 +225,7 @@ FAULTS = {
         "AssertionError",
     ),
     "a number that the warp's other lanes do not wait for": Fault(
-        "table.hpp",
-        "        __syncwarp();\n",
-        "",
-        "mlp.vae_step",
-        "thread",
-        "data race",
+        "table.hpp", "        __syncwarp();\n", "", "mlp.vae_step", "thread", "data race"
     ),
     "steps behind one that is not finite": Fault(
         "mlp.cu",

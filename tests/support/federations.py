@@ -53,9 +53,8 @@ def run(parts, s, precision=1.0, order=None, algorithm=pvi, **local):
 
 
 def play(algorithm, started, clients, order=None, pause=lambda server: False, charge=None):
-    """Carries messages between the machines until the server has finished, or `pause` says so: then its open messages
-    come third.
-    """
+    """Carries messages between the machines until the server has finished, or `pause` says so: then its open messages come
+    third."""
     charge = charge or (lambda client, asked: Charged(asked.steps))
     server, effects = started
     inbox = deque(effects)

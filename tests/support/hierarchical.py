@@ -1,6 +1,5 @@
 """Hierarchical models for the tests of structured federated inference: a linear-Gaussian one whose posterior is known, and runs
-of small federations without any transport.
-"""
+of small federations without any transport."""
 
 from __future__ import annotations
 

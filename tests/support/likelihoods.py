@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from fedkern.algorithms.importance import machine as importance
+from fedkern.arrays import Array
 from support import chosen
 from support.federations import play
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Small federations of each kind of mixed model, as files of their clients: `tests/statistics/test_likelihood_posteriors.py` fits
-them, and `tools/references/likelihood.py` has long NUTS runs of the same rows together.
-"""
+them, and `tools/references/likelihood.py` has long NUTS runs of the same rows together."""
 
 from __future__ import annotations
 
@@ -10,33 +9,25 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from fedkern.arrays import Array
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A model, and what its rows are drawn from.
+    """A model, and what its rows are drawn from."""
 
-    Attributes
-    ----------
-    family : of the response
-    clients, groups, rows : how many clients, groups of each (0: none), rows of each group (or client)
-    tau, slope, client : standard deviations of a group's intercept, of its slope in `x`, of a client's intercept
-    random : the job's [model.random]
-    scale : of the response: r of a negative binomial, sigma of a Gaussian
-    intercept : of the linear predictor
-    """
-
-    family: str
+    family: str  # of the response
+    # clients, groups, rows: how many clients, groups of each (0: none), rows of each group (or client)
     clients: int
     groups: int
     rows: int
+    # tau, slope, client: standard deviations of a group's intercept, of its slope in `x`, of a client's intercept
     tau: float = 0.0
     slope: float = 0.0
     client: float = 0.0
-    random: str = ""
-    scale: float = 1.0
-    intercept: float = -0.5
+    random: str = ""  # the job's [model.random]
+    scale: float = 1.0  # of the response: r of a negative binomial, sigma of a Gaussian
+    intercept: float = -0.5  # of the linear predictor
 
 
 # Of the stored chains, where effects are an intercept; with a slope these have the default.

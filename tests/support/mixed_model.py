@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkern.arrays import Vector
 from fedkern.models.likelihood import HALF_LOG_TAU, Likelihood, half_normal
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -21,24 +20,16 @@ class MixedModel:
 
     y_i ~ p(y | eta_i), eta_i = o_i + x_i' beta + tau u_g, u_g ~ N(0, 1), g the group of row i.
     xi is beta (p,), log tau, and log sigma where the error standard deviation of "gaussian" is unknown.
-
-    Attributes
-    ----------
-    X, y : (n, p), (n,) rows
-    group : (n,) numbers 0 .. n_groups - 1 of the groups of this client; their names stay with it
-    n_groups : length of u
-    likelihood : of y
-    offset : (n,) known part of eta, or None
-    centred : whether u_g ~ N(0, sd tau) is the intercept itself
     """
 
+    # X, y: (n, p), (n,) rows
     X: Vector
     y: Vector
-    group: NDArray[np.int64]
-    n_groups: int
-    likelihood: Likelihood
-    offset: Vector | None = None
-    centred: bool = False
+    group: NDArray[np.int64]  # (n,) numbers 0 .. n_groups - 1 of the groups of this client; their names stay with it
+    n_groups: int  # length of u
+    likelihood: Likelihood  # of y
+    offset: Vector | None = None  # (n,) known part of eta, or None
+    centred: bool = False  # whether u_g ~ N(0, sd tau) is the intercept itself
 
     @property
     def n_global(self) -> int:
@@ -81,19 +72,12 @@ class MixedPrior:
     """Computes the prior beta ~ N(0, sd), tau ~ HalfNormal(scale), and sigma ~ HalfNormal(1) where it is unknown.
 
     Scales are represented by their logarithms.
-
-    Attributes
-    ----------
-    n_coefficients : p
-    sd : standard deviation of each coefficient
-    scale : of tau
-    dispersed : whether xi ends with log sigma
     """
 
-    n_coefficients: int
-    sd: float = 1.0
-    scale: float = 1.0
-    dispersed: bool = False
+    n_coefficients: int  # p
+    sd: float = 1.0  # standard deviation of each coefficient
+    scale: float = 1.0  # of tau
+    dispersed: bool = False  # whether xi ends with log sigma
 
     @property
     def size(self) -> int:

@@ -22,20 +22,12 @@ OF_SERVER = (("data", "test"), ("data", "server"), ("model", "prior"))
 
 
 class Parties(NamedTuple):
-    """A job of several parties.
+    """A job of several parties."""
 
-    Attributes
-    ----------
-    name : of the job
-    sites : the names of its clients
-    server : the server's copy
-    one : a copy that names all files, for one process
-    """
-
-    name: str
-    sites: list[str]
-    server: Path
-    one: Path
+    name: str  # of the job
+    sites: list[str]  # the names of its clients
+    server: Path  # the server's copy
+    one: Path  # a copy that names all files, for one process
 
     def perform(self) -> tuple[str, object]:
         """Runs the job in this process; returns the result's digest and its messages by kind."""

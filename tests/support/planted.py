@@ -22,30 +22,17 @@ FAULTY = "a"
 
 @dataclass(frozen=True)
 class Method:
-    """A small job with two clients.
+    """A small job with two clients."""
 
-    Attributes
-    ----------
-    job : the job file; client a is the one with the fault
-    header : of client a's file
-    rows : client -> good lines
-    planted : a line of planted cells that are right
-    cells : fault -> column -> wrong cell of that line
-    headers : of the other clients
-    more : writes the server's own files
-    private : whether the job claims privacy: bad rows then do not end it
-    names : of the clients
-    """
-
-    job: str
-    header: str
-    rows: Callable[[int], list[str]]
-    planted: str
-    cells: Mapping[str, Mapping[str, str]]
-    headers: str = ""
-    more: Callable[[Path], None] = lambda folder: None
-    private: bool = False
-    names: tuple[str, ...] = ("a", "b")
+    job: str  # the job file; client a is the one with the fault
+    header: str  # of client a's file
+    rows: Callable[[int], list[str]]  # client -> good lines
+    planted: str  # a line of planted cells that are right
+    cells: Mapping[str, Mapping[str, str]]  # fault -> column -> wrong cell of that line
+    headers: str = ""  # of the other clients
+    more: Callable[[Path], None] = lambda folder: None  # writes the server's own files
+    private: bool = False  # whether the job claims privacy: bad rows then do not end it
+    names: tuple[str, ...] = ("a", "b")  # of the clients
 
 
 def numbers(k: int, columns: int, rows: int = 30) -> list[list[str]]:

@@ -25,11 +25,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit, logsumexp
 
 import fedkern
+from fedkern.arrays import Vector
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior import keys as prior_keys
 
-Vector = NDArray[np.float64]
 DRAWS = 20_000  # of a reference
 LEAST_DRAWS = 500  # effective ones, below which a reference is none
 
@@ -48,25 +48,16 @@ class Reference:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A random job.
+    """A random job."""
 
-    Attributes
-    ----------
-    seed : of which it is made
-    tables, data : what `fedkern.run` is given
-    reference : computes what is right, of a result's own scale of the columns where it has one
-    kind : words for a table
-    more : other arguments of `fedkern.run`
-    draws : effective ones of a fit by noisy steps, which says none
-    """
-
-    seed: int
+    seed: int  # of which it is made
+    # tables, data: what `fedkern.run` is given
     tables: dict[str, dict[str, Any]]
     data: dict[str, Any]
-    reference: Callable[[], Reference]
-    kind: str
-    more: dict[str, Any] = field(default_factory=dict)
-    draws: float = np.inf
+    reference: Callable[[], Reference]  # computes what is right, of a result's own scale of the columns where it has one
+    kind: str  # words for a table
+    more: dict[str, Any] = field(default_factory=dict)  # other arguments of `fedkern.run`
+    draws: float = np.inf  # effective ones of a fit by noisy steps, which says none
 
 
 # Rows --------------------

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import AskCurvature, AskValues
+from fedkern.arrays import Array
 from fedkern.kernels.families import FAMILIES
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.mixed.layout import INTERCEPT_SD, PRIOR_SD
-
-Array = NDArray[np.float64]
 
 
 class Played(NamedTuple):

@@ -22,18 +22,12 @@ SECURE_NOISE = "privacy.noise_source=secure"
 
 
 class Case(NamedTuple):
-    """A job, with few rounds: an engine may need seconds for each question.
+    """A job, with few rounds: an engine may need seconds for each question."""
 
-    Attributes
-    ----------
-    job : the golden job
-    sets : keys that it overrides
-    equal : what is the same at all places beside the number and bytes of messages: "digest"; "" where the clock has the order of
-        answers; "not noise" where it is the operating system's, so that no two digests are equal
-    """
-
-    job: str
-    sets: tuple[str, ...] = ()
+    job: str  # the golden job
+    sets: tuple[str, ...] = ()  # keys that it overrides
+    # what is the same at all places beside the number and bytes of messages: "digest"; "" where the clock has the order of
+    # answers; "not noise" where it is the operating system's, so that no two digests are equal
     equal: str = "digest"
 
 

@@ -17,13 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def parsed(text: str) -> tuple[int, int]:
-    """K and N.
-
-    Raises
-    ------
-    pytest.UsageError
-        The text is none of these.
-    """
+    """K and N. Raises pytest.UsageError: the text is none of these."""
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     k, n = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= k <= n:

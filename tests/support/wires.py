@@ -141,17 +141,7 @@ def at_most(said: str, sent: Totals) -> None:
 
 # Messages that clients of a job with secure sums send of themselves alone: names of columns and levels, notes on columns, which
 # prior they hold, keys, receipts, and what they heard.
-OF_ONE = {
-    "SchemaReply",
-    "ColumnNotes",
-    "Holds",
-    "SumKey",
-    "SumCommitment",
-    "SumSignature",
-    "Received",
-    "Kept",
-    "VerdictHeard",
-}
+OF_ONE = {"SchemaReply", "ColumnNotes", "Holds", "SumKey", "SumCommitment", "SumSignature", "Received", "Kept", "VerdictHeard"}
 
 
 def of_one_client(out: Path) -> set[str]:

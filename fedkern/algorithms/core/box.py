@@ -14,9 +14,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from .messages import RemoteFault
-
-Array = NDArray[np.float64]
 
 REACH = 20.0  # times a coefficient's prior sd, or `WIDEST` where that is less
 WIDEST = 2.5  # of a standardised column's coefficient
@@ -100,17 +99,8 @@ class Box:
         return float(np.finfo(np.float32).eps * (basis @ farthest / reach).max())
 
     def check(self, points: Array, what: str) -> None:
-        """Refuses a question with places outside of the box, which all clients refuse alike.
-
-        Parameters
-        ----------
-        what : the name of its message
-
-        Raises
-        ------
-        RemoteFault
-            One is outside.
-        """
+        """Refuses a question with places outside of the box, which all clients refuse alike. `what`: the name of its message.
+        Raises RemoteFault: one is outside."""
         if not self.holds(points).all():
             raise RemoteFault(
                 f"server: {what} asks where no client with secure sums answers: more than {REACH:g} prior standard deviations "

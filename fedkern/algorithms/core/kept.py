@@ -171,13 +171,8 @@ def only(*parts: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def save(state: object) -> Saved:
-    """Returns a state's fields by their names, those of a part as "part.field". Rows are marked, and so never among them.
-
-    Raises
-    ------
-    TypeError
-        A field is neither marked nor anything that can be kept.
-    """
+    """Returns a state's fields by their names, those of a part as "part.field". Rows are marked, and so never among them. Raises
+    TypeError: a field is neither marked nor anything that can be kept."""
     saved = _parts(state, names(state), f"{type(state).__name__}.")
     return saved | state.beside() if hasattr(state, "beside") else saved
 

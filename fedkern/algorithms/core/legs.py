@@ -39,21 +39,16 @@ class Leg(Generic[A]):
 
     Its keywords are `answers`, the kinds that clients send, leg by leg (the last one from then on), and `needs`, the error where
     a client is lost.
-
-    Attributes
-    ----------
-    clients : their names
-    leg : of the open question
-    replies : client -> what is kept of its answer of this leg
-    pieces : client -> the pieces of an unfinished answer
     """
 
     kinds: ClassVar[tuple[type[Any], ...]]
     needs: ClassVar[str]
 
-    clients: tuple[str, ...] = field(metadata=GIVEN)
-    leg: int = field(default=0, kw_only=True)
+    clients: tuple[str, ...] = field(metadata=GIVEN)  # their names
+    leg: int = field(default=0, kw_only=True)  # of the open question
+    # client -> what is kept of its answer of this leg
     replies: PersistentMap[int, A] = field(default_factory=PersistentMap, kw_only=True, metadata=GIVEN)
+    # client -> the pieces of an unfinished answer
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, kw_only=True, metadata=GIVEN)
 
     def __init_subclass__(cls, *, answers: tuple[type[Any], ...] = (), needs: str = GONE) -> None:
@@ -95,15 +90,8 @@ class Leg(Generic[A]):
         return state, once.ask(len(self.clients), question)
 
     def receive(self, sender: int, event: Event) -> tuple[Self, ServerEffects]:
-        """Takes one answer, or a piece of one; the last one of a leg ends it.
-
-        Raises
-        ------
-        LostPeer
-            A client is gone.
-        RemoteFault
-            Not the answer that was asked for, a second one, or one that cannot be.
-        """
+        """Takes one answer, or a piece of one; the last one of a leg ends it. Raises LostPeer: a client is gone. Raises
+        RemoteFault: not the answer that was asked for, a second one, or one that cannot be."""
         needed(event, self.needs, self.clients)
         late = getattr(event, "round", self.leg) != self.leg
         if self.done or late or sender in self.replies or not isinstance(event, self.expected):

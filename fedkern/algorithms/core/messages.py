@@ -51,8 +51,7 @@ class Message:
 @dataclass(frozen=True)
 class Field:
     """Describes one field: `type` int, float, bytes or np.ndarray; `shape` the symbols of an array, or the one that bounds
-    bytes.
-    """
+    bytes."""
 
     type: type
     shape: tuple[str, ...] = ()
@@ -140,8 +139,7 @@ class Release:
 @dataclass(frozen=True)
 class Released:
     """Is the answer with the noisy sum of a round that may leave: the sum of `Release`, or an earlier one that a crash
-    interrupted.
-    """
+    interrupted."""
 
     round: int
     content: Saved

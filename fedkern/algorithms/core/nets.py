@@ -14,9 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from .directions import DIMENSIONS, directions
-
-Array = NDArray[np.float64]
 
 NETS = 8  # of a round
 BITS = 30

@@ -102,25 +102,16 @@ def _possible(answer: object) -> str:
 
 @dataclass(frozen=True)
 class Question(Generic[Q, A]):
-    """Defines a question that the server asks every client once, and that each answers once.
+    """Defines a question that the server asks every client once, and that each answers once."""
 
-    Attributes
-    ----------
-    name : in ledgers and folders
-    ask, reply : the messages
-    wrong : gives the reason why an answer cannot be, "its Reply ..."; "" where it can
-    drops : whether the job goes on without an answer that cannot be, for it has done its work
-    judges : whether the verdict hangs on the answers: without one that cannot be it is not judged
-    needs : the end of the error where a client is lost before it has answered; "": the job goes on without
-    """
-
-    name: str
+    name: str  # in ledgers and folders
+    # ask, reply: the messages
     ask: type[Q]
     reply: type[A]
-    wrong: Callable[[A], str] = _possible
-    drops: bool = False
-    judges: bool = False
-    needs: str = ""
+    wrong: Callable[[A], str] = _possible  # gives the reason why an answer cannot be, "its Reply ..."; "" where it can
+    drops: bool = False  # whether the job goes on without an answer that cannot be, for it has done its work
+    judges: bool = False  # whether the verdict hangs on the answers: without one that cannot be it is not judged
+    needs: str = ""  # the end of the error where a client is lost before it has answered; "": the job goes on without
 
     def start(self, n_clients: int, question: Q | None) -> tuple[Server[A], ServerEffects]:
         """Asks everybody, or nobody if `question` is None."""
@@ -138,15 +129,8 @@ class Question(Generic[Q, A]):
         return evolve(state, asked=event), [state.answer(event)]
 
     def server_receive(self, state: Server[A], sender: int, event: Event) -> tuple[Server[A], ServerEffects]:
-        """Takes one client's answer, or its loss.
-
-        Raises
-        ------
-        LostPeer
-            The client is gone, and the job needs its answer.
-        RemoteFault
-            Not the answer, a second one, or one that cannot be, where the job does not go on without it.
-        """
+        """Takes one client's answer, or its loss. Raises LostPeer: the client is gone, and the job needs its answer. Raises
+        RemoteFault: not the answer, a second one, or one that cannot be, where the job does not go on without it."""
         if isinstance(event, ClientLost) and not self.needs:
             return evolve(state, lost=state.lost.plus(event.client)), []
         needed(event, self.needs)
@@ -178,8 +162,7 @@ def with_reply(state: Waiting, sender: int, reply: Reply) -> Waiting:
 
 def heard_of_all(replies: Collection[int], lost: Collection[int], n_clients: int, dropped: Collection[int] = ()) -> bool:
     """Tells whether each client has answered or is gone; `dropped`: those whose answer cannot be, and is not among the
-    replies.
-    """
+    replies."""
     return len({*replies, *lost, *dropped}) == n_clients
 
 

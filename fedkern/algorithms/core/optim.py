@@ -13,13 +13,10 @@ from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...kernels import optim
 from ...kernels._record import Kernel
-
-Array = NDArray[np.float64]
-
 
 Update: TypeAlias = Callable[[Array, Array], tuple[Any, ...]]
 

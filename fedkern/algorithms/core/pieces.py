@@ -1,6 +1,5 @@
 """Sends JSON in messages of a fixed size: a long text travels in pieces, and every field that arrives is checked before it is
-used.
-"""
+used."""
 
 from __future__ import annotations
 
@@ -39,13 +38,8 @@ def cut(content: Mapping[str, object]) -> list[tuple[int, int, bytes]]:
 
 
 def add(who: str, have: tuple[bytes, ...], piece: Piece) -> tuple[tuple[bytes, ...], dict[str, Any] | None]:
-    """Returns the pieces with one more, and the whole content once the last one is here.
-
-    Raises
-    ------
-    RemoteFault
-        Pieces out of order, too many of them, or together no JSON object.
-    """
+    """Returns the pieces with one more, and the whole content once the last one is here. Raises RemoteFault: pieces out of order,
+    too many of them, or together no JSON object."""
     if piece.part != len(have) or not piece.part < piece.parts <= MOST:
         raise RemoteFault(f"{who}.part is {piece.part} of {piece.parts}, expected {len(have)} of at most {MOST}")
     have = (*have, piece.text)

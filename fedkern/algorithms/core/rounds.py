@@ -65,8 +65,7 @@ class Counted(Protocol):
 
 class AllRounds:
     """Adds the counts of a server that ends after its last round and never before, and whose clients each take part in every
-    round.
-    """
+    round."""
 
     @property
     def n_clients(self: Counted) -> int:
@@ -97,14 +96,8 @@ def tell_all(state: State, message: Message) -> tuple[State, ServerEffects]:
 
 def with_answer(state: State, sender: int, event: Event, expected: type[Message], why: str = NO_MODEL) -> State:
     """Returns the state with one more answer. `why` completes the error for a lost client: the reason why the model needs it.
-
-    Raises
-    ------
-    LostPeer
-        The client is gone.
-    RemoteFault
-        Not the message that was asked for, of another round, or of a client that has answered.
-    """
+    Raises LostPeer: the client is gone. Raises RemoteFault: not the message that was asked for, of another round, or of a client
+    that has answered."""
     needs_all(event, state.names, state.round, why)
     late = getattr(event, "round", state.round) != state.round
     if not isinstance(event, expected) or late or sender not in state.waiting:

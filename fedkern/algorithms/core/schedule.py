@@ -29,46 +29,31 @@ BEHIND = 3  # times as often as a client that is behind the median client has an
 
 @dataclass(frozen=True)
 class Rules:
-    """Holds what every party knows of a schedule.
+    """Holds what every party knows of a schedule."""
 
-    Attributes
-    ----------
-    n_clients : of the job
-    rounds : after how many the server stops; None goes on while a client may be asked
-    looks : rounds after which clients are asked how far the model is
-    cap : answers of one client that may be in the model; None for any number
-    lead : answers by which an asynchronous client may be ahead of the slowest; None for any number
-    weights, seed : of chance: public weights, one a client, or empty for equal ones; of the keyed stream
-    halt : answers of each asynchronous client after which the model stands still until all have given so many; None for none
-    needs_all : the server stops where one client may not be asked any more
-    """
-
-    n_clients: int
-    rounds: int | None = None
-    looks: tuple[int, ...] = ()
-    cap: int | None = None
-    lead: int | None = None
+    n_clients: int  # of the job
+    rounds: int | None = None  # after how many the server stops; None goes on while a client may be asked
+    looks: tuple[int, ...] = ()  # rounds after which clients are asked how far the model is
+    cap: int | None = None  # answers of one client that may be in the model; None for any number
+    lead: int | None = None  # answers by which an asynchronous client may be ahead of the slowest; None for any number
+    # weights, seed: of chance: public weights, one a client, or empty for equal ones; of the keyed stream
     weights: tuple[float, ...] = ()
     seed: int = 0
+    # answers of each asynchronous client after which the model stands still until all have given so many; None for none
     halt: int | None = None
-    needs_all: bool = False
+    needs_all: bool = False  # the server stops where one client may not be asked any more
 
 
 class Course(NamedTuple):
-    """Holds the course of one client.
+    """Holds the course of one client."""
 
-    Attributes
-    ----------
-    applied, dropped : its answers that are in the model, and those that are in none
-    ages, oldest : answers of others that came between question and answer, of all its answers together, and at most
-    waits : how often it was so far ahead that it waited for the slowest
-    """
-
+    # applied, dropped: its answers that are in the model, and those that are in none
     applied: int = 0
     dropped: int = 0
+    # ages, oldest: answers of others that came between question and answer, of all its answers together, and at most
     ages: int = 0
     oldest: int = 0
-    waits: int = 0
+    waits: int = 0  # how often it was so far ahead that it waited for the slowest
 
     @property
     def answers(self) -> int:
@@ -81,34 +66,24 @@ class Schedule:
     """Is the state of a schedule.
 
     The cost of a message does not grow with the number of clients (`core.kept`).
-
-    Attributes
-    ----------
-    round, version : rounds finished (asynchronous: answers of the slowest client); answers in the model
-    in_round : answers since the round began (asynchronous: clients that have answered in it)
-    waiting : client -> version of the model at its question
-    courses : client -> its answers
-    refused, capped, lost : clients that will not be asked again, and why
-    n_active : all others
-    looked : rounds after which clients were last asked how far the model is
-    owing : those that have not answered that yet
-    arrived : whether it is where it should be
     """
 
     at_once: ClassVar[bool] = False  # a client's next question waits for no answer of another
     rules: Rules = field(metadata=GIVEN)
-    n_active: int = field(metadata=GIVEN)
+    n_active: int = field(metadata=GIVEN)  # all others
+    # round, version: rounds finished (asynchronous: answers of the slowest client); answers in the model
     round: int = 0
     version: int = 0
-    in_round: int = 0
-    waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)
-    courses: PersistentMap[int, Course] = field(default_factory=PersistentMap)
+    in_round: int = 0  # answers since the round began (asynchronous: clients that have answered in it)
+    waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)  # client -> version of the model at its question
+    courses: PersistentMap[int, Course] = field(default_factory=PersistentMap)  # client -> its answers
+    # refused, capped, lost: clients that will not be asked again, and why
     refused: PersistentSet[int] = field(default_factory=PersistentSet)
     capped: PersistentSet[int] = field(default_factory=PersistentSet)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
-    looked: int = 0
-    owing: PersistentSet[int] = field(default_factory=PersistentSet)
-    arrived: bool = field(default=False, metadata=GIVEN)
+    looked: int = 0  # rounds after which clients were last asked how far the model is
+    owing: PersistentSet[int] = field(default_factory=PersistentSet)  # those that have not answered that yet
+    arrived: bool = field(default=False, metadata=GIVEN)  # whether it is where it should be
 
     @classmethod
     def of(cls, rules: Rules) -> Self:
@@ -266,15 +241,10 @@ class Sequential(Schedule):
 
 @dataclass(frozen=True)
 class Random(Schedule):
-    """Draws one client after the other; as many answers as there are clients are a round.
+    """Draws one client after the other; as many answers as there are clients are a round."""
 
-    Attributes
-    ----------
-    drawn : clients drawn since the job began
-    weights, edges : of the clients, 0 of those that are gone; these summed up
-    """
-
-    drawn: int = 0
+    drawn: int = 0  # clients drawn since the job began
+    # weights, edges: of the clients, 0 of those that are gone; these summed up
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), metadata=GIVEN)
     edges: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), metadata=GIVEN)
 

@@ -31,22 +31,13 @@ FEWER = "with no more rows than coefficients + 1"
 
 @dataclass(frozen=True)
 class Tells:
-    """Is the base of the classes of messages.
+    """Is the base of the classes of messages."""
 
-    Attributes
-    ----------
-    what : the content in an open job; empty if no open job sends it
-    computed : what can be computed from it and from public knowledge; empty if nothing is known to be
-    where : the clients for which that is true, "with few rows"; empty if for all
-    private : the content in a job that protects rows; empty if no such job sends it
-    together : what can be computed of the sum of all clients' messages, where it is not in the words of `computed`
-    """
-
-    what: str = ""
-    computed: str = ""
-    where: str = ""
-    private: str = ""
-    together: str = ""
+    what: str = ""  # the content in an open job; empty if no open job sends it
+    computed: str = ""  # what can be computed from it and from public knowledge; empty if nothing is known to be
+    where: str = ""  # the clients for which that is true, "with few rows"; empty if for all
+    private: str = ""  # the content in a job that protects rows; empty if no such job sends it
+    together: str = ""  # what can be computed of the sum of all clients' messages, where it is not in the words of `computed`
 
     @property
     def masked(self) -> Tells:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from .messages import Saved, array
 
-Array = NDArray[np.float64]
 Draws = Mapping[str, Array]
 Kept = Callable[[Draws], Draws]  # draws of several rounds (t, ...) -> what is kept of them, (t, c, ...)
 WAITING, BYTES = 64, 1 << 18  # rounds, and bytes of draws, that wait at most

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Matrix, Vector
 from .messages import evolve
 
 # Averaging --------------------
@@ -26,23 +26,16 @@ from .messages import evolve
 # section 8.
 
 
-Array = NDArray[np.float64]
 KEPT = 256
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Holds cumulative sums of the points of a trajectory.
+    """Holds cumulative sums of the points of a trajectory."""
 
-    Attributes
-    ----------
-    total : (k,) sum of all points so far
-    count : how many
-    stride, kept : kept[i] is the sum of the first i x stride points
-    """
-
-    total: Array
-    count: int = 0
+    total: Array  # (k,) sum of all points so far
+    count: int = 0  # how many
+    # stride, kept: kept[i] is the sum of the first i x stride points
     stride: int = 1
     kept: tuple[Array, ...] = ()
 
@@ -64,8 +57,7 @@ class Trajectory:
 
     def between(self, first: float, last: float) -> Array | None:
         """Returns the mean of the points between two parts of the way (0 to 1), at least one stride long; None if it has no
-        points.
-        """
+        points."""
         end = min(round(last * self.count / self.stride), len(self.kept) - 1)
         if end < 1:
             return None
@@ -80,9 +72,6 @@ class Trajectory:
 # Stretches of rounds --------------------
 
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-
 STRETCHES = ((0.65, 0.75), (0.9, 1.0))  # of the rounds at the full rate
 BATCHES = 5
 LEAST = 100  # rounds at the full rate below which nothing is said of them
@@ -95,11 +84,7 @@ def reach(optimiser: str, rate: float, steps: int) -> float:
     """Returns how far an optimiser can move a number between the middles of the stretches.
 
     Adam's steps are at most about its rate, and Adagrad's fall with the root of their number; for plain gradients the answer is
-    infinite, since nothing can be said.
-
-    Parameters
-    ----------
-    steps : at the full rate
+    infinite, since nothing can be said. `steps`: at the full rate.
     """
     first, last = (sum(stretch) / 2 for stretch in STRETCHES)
     roots = 2 * (np.sqrt(last * steps) - np.sqrt(first * steps))
@@ -108,22 +93,16 @@ def reach(optimiser: str, rate: float, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Movement:
-    """Holds how far each of d unknowns moved between the two stretches.
+    """Holds how far each of d unknowns moved between the two stretches."""
 
-    Attributes
-    ----------
-    rounds : at the full learning rate
-    mean, sd : (d,) changes of the means, in sds of the last stretch, and of the sds, in parts of the first
-    mean_error, sd_error : (d,) their standard errors
-    blind : (d,) how far the optimiser should be able to move between the stretches, over how far it is
-    """
-
-    rounds: int
+    rounds: int  # at the full learning rate
+    # mean, sd: (d,) changes of the means, in sds of the last stretch, and of the sds, in parts of the first
     mean: Vector
     sd: Vector
+    # mean_error, sd_error: (d,) their standard errors
     mean_error: Vector
     sd_error: Vector
-    blind: Vector
+    blind: Vector  # (d,) how far the optimiser should be able to move between the stretches, over how far it is
 
     @property
     def noise(self) -> Vector:
@@ -161,20 +140,12 @@ def _stretches(steady: int) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True)
 class Windows:
-    """Holds sums over the batches of the two stretches.
+    """Holds sums over the batches of the two stretches."""
 
-    Attributes
-    ----------
-    steady : rounds at the full rate, from the first on
-    reach : how far the optimiser can move a number between the middles of the stretches
-    sums : (2, 5, 2 d) of mean and sd, by stretch and batch
-    counts : (2, 5) rounds in each
-    """
-
-    steady: int
-    reach: float
-    sums: Vector
-    counts: Matrix
+    steady: int  # rounds at the full rate, from the first on
+    reach: float  # how far the optimiser can move a number between the middles of the stretches
+    sums: Vector  # (2, 5, 2 d) of mean and sd, by stretch and batch
+    counts: Matrix  # (2, 5) rounds in each
 
     @classmethod
     def of(cls, steady: int, size: int, reach: float = np.inf) -> Windows:
@@ -212,15 +183,10 @@ class Windows:
 
 @dataclass(frozen=True)
 class LastFifth:
-    """Averages the bound over the last fifth of the rounds, in ten batches.
+    """Averages the bound over the last fifth of the rounds, in ten batches."""
 
-    Attributes
-    ----------
-    rounds : of the whole run
-    sums, counts : (10,)
-    """
-
-    rounds: int
+    rounds: int  # of the whole run
+    # sums, counts: (10,)
     sums: Vector
     counts: Vector
 

@@ -11,6 +11,7 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...plain import Record
 from ...privacy.certificate import find_problem
 from ...privacy.masks import ROUND, WIDE
@@ -85,13 +86,7 @@ class AskOwnModel(Ask, kind=228):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names.
-
-        Raises
-        ------
-        RemoteFault
-            They are none.
-        """
+        """The names. Raises RemoteFault: they are none."""
         names = _read(self.names)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise RemoteFault("server: AskOwnModel.names are no list of texts")
@@ -164,13 +159,7 @@ class FamilyHeard(Answer, kind=277, tells=tells.Nothing(), name="family", ask=Te
 
 
 def family_heard(message: TellFamily, tried: int) -> FamilyHeard:
-    """Returns a client's answer; `tried`: the number of families.
-
-    Raises
-    ------
-    RemoteFault
-        No family has this number.
-    """
+    """Returns a client's answer; `tried`: the number of families. Raises RemoteFault: no family has this number."""
     if not 0 <= message.number < tried:
         raise RemoteFault(f"server: its TellFamily has the number {message.number}, wanted 0 to {tried - 1}")
     return FamilyHeard(message.round)
@@ -240,16 +229,13 @@ class SiteFit(
 # docs/spec/likelihood.md, section 5.
 
 
-Array = NDArray[np.float64]
-
 DIGITS_OF_SD = 3  # of a standard deviation: readers of the result see them, and all digits are equations for the rows
 
 
 @dataclass(frozen=True)
 class SiteMode(Answer, kind=211, tells=tells.Figure(), name="site-modes", ask=("AskSiteMode", 210), dims={"two": 2}, drops=True):
     """Client to server: coefficients on both scales where its own posterior is largest, and standard deviations there, 0 without
-    a mode.
-    """
+    a mode."""
 
     mode: Annotated[Array, "two d"]
     sd: Annotated[Array, "two d"]
@@ -312,14 +298,8 @@ MANY = 100
 
 
 def pieces_of_draws(unknowns: int, *, integrated: bool) -> int:
-    """Returns how many questions the clients of a spatial fit are asked at most: a draw takes a client about as long as a
-    round.
-
-    Parameters
-    ----------
-    unknowns : P, global ones
-    integrated : whether clients' own unknowns are integrated out
-    """
+    """Returns how many questions the clients of a spatial fit are asked at most: a draw takes a client about as long as a round.
+    `unknowns`: P, global ones; `integrated`: whether clients' own unknowns are integrated out."""
     integrals = PIECES if unknowns <= MANY else OF_MANY
     return integrals if integrated else OF_SAMPLED
 

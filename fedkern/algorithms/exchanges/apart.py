@@ -13,10 +13,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...finding import Finding, Value
 from ...printing import listed
 
-Array = NDArray[np.float64]
 Sites = NDArray[np.bool_]
 
 MANIFOLD = 15.0  # times, by which no hospitals differ, and a heavy tail hardly does: glucose in mg/dl among mmol/l is 18
@@ -47,24 +47,14 @@ MAD = 1.4826  # standard deviation of normal variables over their median absolut
 
 @dataclass(frozen=True)
 class Apart:
-    """Says how far sites are from the middle one, or where `torn` from those below the gap.
+    """Says how far sites are from the middle one, or where `torn` from those below the gap."""
 
-    Attributes
-    ----------
-    times : (m,) its standard deviation, mean or level over that; nan where a site is not compared
-    off : (m,) the logarithm of `times`; of means the distance in standard deviations
-    odd : (m,) those that are not as the others; where `torn` those above the gap
-    agree : (m,) all others that are compared
-    sure : (m,) odd ones that no ordinary difference of sites makes so
-    torn : whether as many stand on either side
-    """
-
-    times: Array
-    off: Array
-    odd: Sites
-    agree: Sites
-    sure: Sites
-    torn: bool = False
+    times: Array  # (m,) its standard deviation, mean or level over that; nan where a site is not compared
+    off: Array  # (m,) the logarithm of `times`; of means the distance in standard deviations
+    odd: Sites  # (m,) those that are not as the others; where `torn` those above the gap
+    agree: Sites  # (m,) all others that are compared
+    sure: Sites  # (m,) odd ones that no ordinary difference of sites makes so
+    torn: bool = False  # whether as many stand on either side
 
     def others(self, names: Sequence[str]) -> str:
         """Names the sites that are as likely in another unit: where `torn`."""
@@ -263,13 +253,9 @@ def _at(those: Sites) -> list[int]:
 
 
 def is_another_level(off: float, error: float, *, several: bool) -> tuple[bool, bool]:
-    """Tells whether one site is noted, and whether it is in another unit, where only all others together are known.
-
-    Parameters
-    ----------
-    off, error : logarithm of its level over that of all others, and its standard error
-    several : whether the others are more than one
-    """
+    """Tells whether one site is noted, and whether it is in another unit, where only all others together are known. `off`,
+    `error`: logarithm of its level over that of all others, and its standard error; `several`: whether the others are more than
+    one."""
     noted = abs(off) > max(np.log(FACTOR), ERRORS * error)
     factor = FACTOR**1.1 if several else MANIFOLD
     return bool(noted), bool(noted and abs(off) > np.log(factor))

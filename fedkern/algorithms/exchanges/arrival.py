@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...models.expfam import Gaussian, unpack
 from ...privacy.masks import ROUND
 from ..core import once, tells
 from ..core.exchange import Answer, Ask
 from ..core.masked import Masked
 from ..core.messages import Message
-
-Array = NDArray[np.float64]
 
 LARGEST = 1e100  # of a number: products of two are finite
 AWAY = 0.1  # sds that q's mean may be off, in its own and in exact ones
@@ -32,18 +30,11 @@ WIDTH = 0.91  # of exact standard deviations, that q's must have, and 1 / WIDTH 
 
 @dataclass(frozen=True)
 class Step:
-    """Says how far q is from the posterior of all rows.
+    """Says how far q is from the posterior of all rows."""
 
-    Attributes
-    ----------
-    step : (d,) the Newton step from q's mean
-    exact : (d,) standard deviations by the curvature of all rows
-    approximate : (d,) those of q
-    """
-
-    step: Array
-    exact: Array
-    approximate: Array
+    step: Array  # (d,) the Newton step from q's mean
+    exact: Array  # (d,) standard deviations by the curvature of all rows
+    approximate: Array  # (d,) those of q
 
     @property
     def away(self) -> Array:
@@ -77,8 +68,7 @@ def summed(replies: Mapping[int, Slope], d: int) -> tuple[Array, Array]:
 
 def newton(prior: Gaussian, q: Gaussian, replies: Mapping[int, Slope]) -> Step | None:
     """Returns the step from the answers of all clients, added in their order; None if their sum is no curvature of a
-    posterior.
-    """
+    posterior."""
     gradient, curvature = summed(replies, q.d)
     P = prior.P if prior.diagonal else np.diag(prior.P)
     A = np.diag(P) + curvature

@@ -177,8 +177,7 @@ class Client:
 @dataclass(frozen=True)
 class Server(Leg[Degenerate], answers=(ColumnNotes,)):
     """Holds the answers; `split`: whether each client has columns of its own; `graph`: whether each is a node, and none a
-    response.
-    """
+    response."""
 
     split: bool = False
     graph: bool = False
@@ -212,12 +211,8 @@ class Server(Leg[Degenerate], answers=(ColumnNotes,)):
 
     def zeros(self, sizes: Sequence[int]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those of one client
-        whom nobody tells apart. Zeros that several have are measured, as a dose of those who got none: nothing is said.
-
-        Parameters
-        ----------
-        sizes : the clients' numbers of rows; () where they were not told
-        """
+        whom nobody tells apart. Zeros that several have are measured, as a dose of those who got none: nothing is said. `sizes`:
+        the clients' numbers of rows; () where they were not told."""
         answers = self.told
         lacking, common = dict[str, list[str]](), dict[str, list[str]]()
         for name in dict.fromkeys(name for answer in answers for name, (_, apart) in answer.zeros.items() if apart):

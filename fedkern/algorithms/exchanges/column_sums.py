@@ -28,6 +28,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import OwnFault
 from ...finding import Finding
 from ...models.encoding import Column, Spec
@@ -40,7 +41,6 @@ from .columns import Summary, moments, name_openly, standardise
 from .compare import Facts, compare, is_of_client
 from .odd_response import OTHERS, Odd, is_doubt
 
-Array = NDArray[np.float64]
 Block = Annotated[NDArray[np.float64], "block"]
 
 WIDTH = 64  # columns of a question
@@ -92,16 +92,11 @@ LEGS = 3
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """Holds the sums that clients mask. It is no message: no client's own ever travels.
-
-    Attributes
-    ----------
-    rows : their number, or that of the trials
-    sums, squares : (WIDTH,) of the deviations from the means that were asked for
-    """
+    """Holds the sums that clients mask. It is no message: no client's own ever travels."""
 
     round: int
-    rows: float
+    rows: float  # their number, or that of the trials
+    # sums, squares: (WIDTH,) of the deviations from the means that were asked for
     sums: Array
     squares: Array
 
@@ -127,49 +122,34 @@ SUMS = (Sum(ColumnSums, MaskedColumnSums, ONCE, "sums of columns", exact=True), 
 
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    name, spec : for the texts of errors
-    n_clients : on which it depends how large a sum may be
-    columns : (p,) names of the columns that are asked for, in the agreed order
-    summary : its rows, in its own order of columns
-    centres, scales : (p,) of the blocks so far
-    notes : for its holder alone
-    leg : of the next question
-    """
-
+    # name, spec: for the texts of errors
     name: str
     spec: Spec
-    n_clients: int
-    columns: tuple[str, ...]
-    summary: Summary = field(repr=False)
+    n_clients: int  # on which it depends how large a sum may be
+    columns: tuple[str, ...]  # (p,) names of the columns that are asked for, in the agreed order
+    summary: Summary = field(repr=False)  # its rows, in its own order of columns
+    # centres, scales: (p,) of the blocks so far
     centres: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
-    notes: tuple[str, ...] = ()
-    leg: int = 0
+    notes: tuple[str, ...] = ()  # for its holder alone
+    leg: int = 0  # of the next question
 
 
 @dataclass(frozen=True)
 class Server(Leg[Any], answers=(ColumnSums, ColumnSums, Odd), needs=not_agreed("the columns are")):
-    """Is the server's state, which has one client: all together.
+    """Is the server's state, which has one client: all together."""
 
-    Attributes
-    ----------
-    columns : (p,) names
-    rows, means : of all clients, after a block's first leg
-    centres, scales : (p,) of the blocks so far
-    found : for the reader of the result
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # (p,) names
     n_clients: int
+    # rows, means: of all clients, after a block's first leg
     rows: float = 0.0
     means: Array = field(default_factory=lambda: np.zeros(WIDTH))
+    # centres, scales: (p,) of the blocks so far
     centres: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
-    found: tuple[Finding, ...] = ()
+    found: tuple[Finding, ...] = ()  # for the reader of the result
 
     @property
     def expected(self) -> type[Any]:
@@ -235,15 +215,8 @@ def _compared(state: Server, odd: Odd) -> Server:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers with its sums, or keeps a block's constants.
-
-    Raises
-    ------
-    OwnFault
-        Values of a column are too large, or too small, to be added without loss of a digit.
-    RemoteFault
-        The message cannot be.
-    """
+    """Answers with its sums, or keeps a block's constants. Raises OwnFault: values of a column are too large, or too small, to be
+    added without loss of a digit. Raises RemoteFault: the message cannot be."""
     done = len(state.centres)
     block = state.columns[done : done + WIDTH]
     _check(state, event)

@@ -47,7 +47,7 @@ from ..core.kept import GIVEN, PersistentMap
 from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.rounds import in_order
-from .compare import Facts
+from .compare import Facts, spellings
 
 # Lacking --------------------
 # Handles covariates that some clients lack: if the model draws missing values, a whole column may be missing from a file.
@@ -125,7 +125,7 @@ class Agreed(pieces.Piece, kind=3):
 
 TWO_LABELS = (
     "a response has the same two labels in all files, one of them positive: correct the cells of the file that differs, or "
-    "[data] positive; of three or more make a column of two"
+    "[data] positive; of three or more make a column of two, or name causes of an event of survival times in [data] events"
 )
 
 TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, deviations
@@ -158,7 +158,7 @@ class Summary:
     `numeric` (n, p) and `counts` (n,) are rows, and no field of a message: the values of the numeric columns, and how many rows
     each stands for in sums (its trials where the response is a number of successes, and 0 if it weighs nothing). `mixed`: columns
     of labels of which some are numbers. `levels_of` gives the levels of a numeric column that is one of categories elsewhere, or
-    raises OwnFault.
+    raises OwnFault; `numbers` are those columns.
     """
 
     names: tuple[str, ...]
@@ -168,6 +168,7 @@ class Summary:
     numeric: np.ndarray | Abreast | None = None
     counts: NDArray[np.float64] | None = None
     mixed: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
     levels_of: Callable[[str], tuple[str, ...]] = field(default=lambda name: (), compare=False)
 
     def with_categories(self, names: Collection[str]) -> Summary:
@@ -178,7 +179,7 @@ class Summary:
             return self
         kinds = tuple(_changed(self.names, self.kinds, names, "categorical"))
         left = None if self.numeric is None else np.delete(np.asarray(self.numeric), converted, axis=1)
-        return replace(self, kinds=kinds, numeric=left)
+        return replace(self, kinds=kinds, numeric=left, numbers=self.numbers.union(numeric[j] for j in converted))
 
     @property
     def n_rows(self) -> int:
@@ -230,13 +231,8 @@ class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns 
         return _in_agreed_order(self, sender, _checked("SchemaReply", content, self))
 
     def combined(self, answers: list[Record]) -> tuple[Server, ServerEffects]:
-        """Sends the next question, or the agreed encoding.
-
-        Raises
-        ------
-        JobError
-            The clients' columns, kinds or labels do not fit together, or something needed is not public.
-        """
+        """Sends the next question, or the agreed encoding. Raises JobError: the clients' columns, kinds or labels do not fit
+        together, or something needed is not public."""
         if self.leg == COLUMNS:
             return _columns_known(self)
         if self.leg == ROWS:
@@ -264,13 +260,8 @@ def _to_all(
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers a question about columns, or keeps the agreed encoding.
-
-    Raises
-    ------
-    RemoteFault
-        A malformed question; or an encoding that cannot come from this client's job file and columns.
-    """
+    """Answers a question about columns, or keeps the agreed encoding. Raises RemoteFault: a malformed question; or an encoding
+    that cannot come from this client's job file and columns."""
     if not isinstance(event, AskSchema | Agreed) or state.encoding is not None:
         raise RemoteFault(f"server: {type(event).__name__} came after the columns were agreed")
     have, content = pieces.add(f"server: {type(event).__name__}", state.pieces, event)
@@ -283,6 +274,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         except ValueError as fault:
             raise RemoteFault(f"server: Agreed.text: {fault}") from fault
         _compare(state.spec, state.summary, encoding)
+        _check_numbers(state, encoding)
         return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None, counts=None)), []
     if event.round == ROWS and (categories := _categories(state, content)):
         levels = {name: state.summary.levels_of(name) for name in categories}
@@ -351,6 +343,17 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
         same("labels", agreed.labels, labels or ())
     elif agreed.labels or spec.positive in summary.labels:
         _compare_texts("labels", agreed.labels, None, summary.labels)
+
+
+def _check_numbers(state: Client, agreed: Encoding) -> None:
+    """Refuses a column of numbers of which one is two labels at other clients: here nobody can tell which."""
+    who = f"client {state.name!r}: " if state.name else ""
+    for column in agreed.columns:
+        held = {*state.summary.levels.get(column.name, ())} if column.name in state.summary.numbers else set[str]()
+        if same := next((same for same in spellings(column.levels or ()) if held.intersection(same)), None):
+            what = f"its cells are numbers here, and at other clients {' and '.join(same)} are two labels; declare its levels"
+            known = name_openly(column.name, state.summary.names, state.spec)
+            raise OwnFault(f"{who}{known}: {what}", f"{who}column {column.name!r}: {what}")
 
 
 def _compare_texts(
@@ -552,11 +555,8 @@ def _of_other_names(
 ) -> OwnFault:
     """Returns the fault of a client that lacks covariates of most others, or has more; its own folder gets its own names.
 
-    A header may be a row, in a file without one: others read of it no name that the job file does not have.
-
-    Parameters
-    ----------
-    about : the client whose columns most have, these columns, and the columns of `client`
+    A header may be a row, in a file without one: others read of it no name that the job file does not have. `about`: the client
+    whose columns most have, these columns, and the columns of `client`.
     """
     example, names, others = about
     listed = ", ".join(f"{name!r} (covariate no. {list(others).index(name) + 1})" for name in has)

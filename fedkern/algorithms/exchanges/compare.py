@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...finding import Finding, Value
-from ...models.encoding import OTHER, Column
+from ...labels import OTHER
+from ...models.encoding import Column
 from ...printing import listed
 from . import apart
 from .apart import Apart
@@ -44,25 +45,19 @@ AWAY = 2.0  # standard deviations of all others together, from which on no one o
 
 @dataclass(frozen=True)
 class Facts:
-    """Holds the facts of m clients' columns, p of them numeric, as the server has them.
+    """Holds the facts of m clients' columns, p of them numeric, as the server has them."""
 
-    Attributes
-    ----------
-    clients, columns : (m,), (p,)
-    sizes : (m,) numbers of rows
-    centre : (p,) the pooled means that they were told
-    sums, squares : (m, p) of deviations from these, and of their squares
-    derived : columns that a formula makes of several, as products, of which no unit or code is asked
-    levels : of each categorical column that the job file does not declare, and each client's
-    """
-
+    # clients, columns: (m,), (p,)
     clients: tuple[str, ...]
     columns: tuple[Column, ...] = ()
-    sizes: Array = field(default_factory=lambda: np.zeros(0))
-    centre: Array = field(default_factory=lambda: np.zeros(0))
+    sizes: Array = field(default_factory=lambda: np.zeros(0))  # (m,) numbers of rows
+    centre: Array = field(default_factory=lambda: np.zeros(0))  # (p,) the pooled means that they were told
+    # sums, squares: (m, p) of deviations from these, and of their squares
     sums: Array = field(default_factory=lambda: np.zeros((0, 0)))
     squares: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    # columns that a formula makes of several, as products, of which no unit or code is asked
     derived: frozenset[str] = frozenset()
+    # of each categorical column that the job file does not declare, and each client's
     levels: tuple[tuple[Column, tuple[tuple[str, ...], ...]], ...] = ()
 
     @cached_property
@@ -252,7 +247,7 @@ def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequ
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
     # Clients that share no level with any other, though others have some. A column that names the clients has one at each. What
-    # has joined ("other") may be what others have.
+    # has joined (`OTHER`) may be what others have.
     sets = [set(held) for held in of_clients]
     # Numbers are written in one way, but for what `spelled` finds.
     if all(len(held) <= 1 for held in sets) or all(_is_number([level]) for level in levels):
@@ -305,10 +300,7 @@ def of_ends(column: str, levels: Sequence[str], clients: Sequence[str], numbers:
 
     It lacks levels at one end that all others together have, and has as many at the other end that none of them has, as a scale
     from 1 on beside one from 0 on. Patients who are worse make shares that are nearer to the others' where they are not moved.
-
-    Parameters
-    ----------
-    numbers : (m, K) of each client's rows of each level
+    `numbers`: (m, K) of each client's rows of each level.
     """
     rest = numbers.sum(axis=0) - numbers
     # Whose levels are the lower ones is not known: each is looked at both ways.
@@ -380,12 +372,8 @@ def _designed(means: Array, variances: Array) -> NDArray[np.bool_]:
 
 
 def with_one_response(group: Sequence[int], answers: Sequence[tuple[float, float]]) -> Iterator[tuple[int, ...]]:
-    """Yields those of clients with the same covariates that have the same sums of the response, too.
-
-    Parameters
-    ----------
-    answers : of all clients, two sums over the responses each (`level`)
-    """
+    """Yields those of clients with the same covariates that have the same sums of the response, too. `answers`: of all clients,
+    two sums over the responses each (`level`)."""
     left = list(group)
     while left:
         first = answers[left[0]]

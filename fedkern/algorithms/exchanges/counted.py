@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._core import words as compiled
+from ...arrays import Array
 from ...errors import JobError
 from ...privacy.masks import ONCE, from_words, to_words, total
 from ..core import masked, once, pieces, tells
@@ -29,7 +30,6 @@ from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault
 from ..core.rounds import in_order, needed
 from . import sum_keys
 
-Array = NDArray[np.float64]
 DIMS = {"counted": pieces.PIECE}
 ROUNDS = 3
 ENDS = "ask who runs the server, and start the job again"
@@ -66,27 +66,16 @@ SUM = masked.Sum(SignedCounts, SignedCounts, ONCE)
 
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    round : of its question
-    known : the identities and keys of this start
-    hider : masks its numbers
-    numbers : its own
-    words : them, masked, once they were sent
-    about : the digest of what its signature is of beside the words
-    pieces : of an unfinished message
-    total, others : the numbers of all clients, and of all but this one, at the end
-    """
-
-    round: int
-    known: sum_keys.Client
-    hider: masked.Hider
-    numbers: Array
-    words: bytes = b""
-    about: bytes = b""
-    pieces: tuple[bytes, ...] = ()
+    round: int  # of its question
+    known: sum_keys.Client  # the identities and keys of this start
+    hider: masked.Hider  # masks its numbers
+    numbers: Array  # its own
+    words: bytes = b""  # them, masked, once they were sent
+    about: bytes = b""  # the digest of what its signature is of beside the words
+    pieces: tuple[bytes, ...] = ()  # of an unfinished message
+    # total, others: the numbers of all clients, and of all but this one, at the end
     total: Array | None = None
     others: Array | None = None
 
@@ -133,15 +122,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Sends its numbers, and then adds up those of all.
-
-    Raises
-    ------
-    JobError
-        Words are not signed by the client whose they are said to be, or are not those that this one has sent.
-    RemoteFault
-        The server asks twice, or tells something else.
-    """
+    """Sends its numbers, and then adds up those of all. Raises JobError: words are not signed by the client whose they are said
+    to be, or are not those that this one has sent. Raises RemoteFault: the server asks twice, or tells something else."""
     if isinstance(event, AskCounts) and event.round == state.round and not state.words:
         question = hashlib.blake2b(state.hider.known + masked.digest(event), digest_size=32, person=b"fedkern counts").digest()
         state.hider.asked("counts-AskCounts", question, ROUNDS)

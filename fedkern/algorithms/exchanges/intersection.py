@@ -103,28 +103,16 @@ def _new_key() -> Any:
 
 @dataclass(frozen=True)
 class Member:
-    """Is a party of the intersection: the state of a client, and a part of the server's where that has ids.
+    """Is a party of the intersection: the state of a client, and a part of the server's where that has ids."""
 
-    Attributes
-    ----------
-    name : of the party
-    ids : of its rows
-    seed : of the job, which makes points of another job others
-    most : the length of every list
-    least : rows that all must have, or nobody is told which they are
-    key : its secret
-    orders : by leg, the place from which each point of the sorted list came
-    kept : which of its rows all parties have, at the end
-    """
-
-    name: str
-    ids: tuple[str, ...] = field(repr=False)
-    seed: int
-    most: int
-    least: int = 1
-    key: Any = field(default_factory=_new_key, repr=False, metadata=GIVEN)
-    orders: tuple[Order, ...] = field(default=(), repr=False)
-    kept: Order | None = None
+    name: str  # of the party
+    ids: tuple[str, ...] = field(repr=False)  # of its rows
+    seed: int  # of the job, which makes points of another job others
+    most: int  # the length of every list
+    least: int = 1  # rows that all must have, or nobody is told which they are
+    key: Any = field(default_factory=_new_key, repr=False, metadata=GIVEN)  # its secret
+    orders: tuple[Order, ...] = field(default=(), repr=False)  # by leg, the place from which each point of the sorted list came
+    kept: Order | None = None  # which of its rows all parties have, at the end
 
     def __post_init__(self) -> None:
         if len(self.ids) > self.most:
@@ -185,21 +173,14 @@ def _point(x: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Server(Leg[bytes], answers=(Blinded, Marked), needs=not_agreed("the common rows are")):
-    """Is the server's state.
+    """Is the server's state."""
 
-    Attributes
-    ----------
-    most, least : see `Member`; `least` is the largest that any party has said
-    own : the server as the last party, where it has ids
-    lists : of each party, under all keys so far; later the marks of its common points
-    size : how many ids all have
-    """
-
+    # most, least: see `Member`; `least` is the largest that any party has said
     most: int
     least: int
-    own: Member | None = None
-    lists: tuple[bytes, ...] = ()
-    size: int = 0
+    own: Member | None = None  # the server as the last party, where it has ids
+    lists: tuple[bytes, ...] = ()  # of each party, under all keys so far; later the marks of its common points
+    size: int = 0  # how many ids all have
 
     @property
     def n_parties(self) -> int:

@@ -30,12 +30,13 @@ from typing import Annotated
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import JobError
 from ...finding import Finding
 from ...kernels.families import FAMILIES
 from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
-from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
+from ...models.spatial.units import Units, fill_intervals, pooled_level, spread, sums
 from ...privacy.masks import LARGEST_CELL, ONCE, nearest
 from ..core import legs, once, tells
 from ..core.legs import Leg
@@ -112,27 +113,17 @@ TIMES = {AskLevel: 2, LevelSums: 2}  # the `Settings.times` of a measured respon
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds the facts of the response that all parties know.
+    """Holds the facts of the response that all parties know."""
 
-    Attributes
-    ----------
-    family : of the response
-    response : its column, for the texts of errors
-    intercept : whether the model has one; without, the level is 0, and the scale is the root mean square about 0
-    sd : `model.scale` where the job gives it: the error standard deviation of a measured response, the dispersion of a count
-    intervals : whether there may be counts of which an interval is known
-    noisy : whether counts have noise, so that their sums may be below 0
-    masked : whether the server gets sums alone
-    parts : of the model, on which the prior decides where the data give no finite level, and their verb
-    """
-
-    family: str
-    response: str = "y"
-    intercept: bool = True
+    family: str  # of the response
+    response: str = "y"  # its column, for the texts of errors
+    intercept: bool = True  # whether the model has one; without, the level is 0, and the scale is the root mean square about 0
+    # `model.scale` where the job gives it: the error standard deviation of a measured response, the dispersion of a count
     sd: float | None = None
-    intervals: bool = False
-    noisy: bool = False
-    masked: bool = False
+    intervals: bool = False  # whether there may be counts of which an interval is known
+    noisy: bool = False  # whether counts have noise, so that their sums may be below 0
+    masked: bool = False  # whether the server gets sums alone
+    # of the model, on which the prior decides where the data give no finite level, and their verb
     parts: str = "the intercept is"
 
     @property
@@ -161,26 +152,16 @@ class Client:
 
 @dataclass(frozen=True)
 class Server(Leg[LevelSums], answers=(LevelSums,)):
-    """Holds the answers and the result.
-
-    Attributes
-    ----------
-    centre : of the open question
-    answers : the two sums of each client in the first leg
-    rows : the number of measured responses, or the sum of their weights, of all clients
-    sd : the standard deviation of all measured responses
-    note : for the reader of the result
-    found : what is odd about clients' responses; the fit goes on
-    """
+    """Holds the answers and the result."""
 
     settings: Settings
-    centre: float = 0.0
-    rows: float = 0.0
+    centre: float = 0.0  # of the open question
+    rows: float = 0.0  # the number of measured responses, or the sum of their weights, of all clients
     units: Units | None = None
-    note: str = ""
-    found: tuple[Finding, ...] = ()
-    sd: float = 0.0
-    answers: tuple[tuple[float, float], ...] = ()
+    note: str = ""  # for the reader of the result
+    found: tuple[Finding, ...] = ()  # what is odd about clients' responses; the fit goes on
+    sd: float = 0.0  # the standard deviation of all measured responses
+    answers: tuple[tuple[float, float], ...] = ()  # the two sums of each client in the first leg
 
     @property
     def done(self) -> bool:
@@ -197,13 +178,8 @@ class Server(Leg[LevelSums], answers=(LevelSums,)):
         return answer
 
     def combined(self, replies: list[LevelSums]) -> tuple[Server, ServerEffects]:
-        """Sends the level, or asks the next leg.
-
-        Raises
-        ------
-        JobError
-            No client has a response, or a measured one has no spread to learn its scale from.
-        """
+        """Sends the level, or asks the next leg. Raises JobError: no client has a response, or a measured one has no spread to
+        learn its scale from."""
         s, sums_told = self.settings, [(answer.first, answer.second) for answer in replies]
         if self.leg == SPREAD:
             rows = np.array([number for number, _ in self.answers])

@@ -15,15 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...models.levels import shares_of
 from ..core import legs, once, tells
 from ..core.exchange import MOST_ROWS, Added, Ask, Conditions, digits, small
 from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

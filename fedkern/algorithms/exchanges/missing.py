@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ...arrays import Matrix, Vector
 from ..core import once, tells
 from ..core.kept import PersistentMap
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.rounds import in_order, needed
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 PASSES = 10  # at most
 STILL = 1e-3  # of the standard deviation of what is fitted: below, a pass was the last
 PENALTY = 1.0
@@ -74,41 +73,29 @@ class Filled(Message, kind=69, tells=tells.PerRow(tells.PREDICTED, tells.COLUMNS
 
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    X, new : (n, p), (t, p) its columns at the rows that train and at those that are predicted, about the former's means
-    g, variance : its fitted part of the training rows, and the mean of its posterior variance
-    coefficients : (others, p) of its last regressions; None before, and where there are no others
-    """
-
+    # X, new: (n, p), (t, p) its columns at the rows that train and at those that are predicted, about the former's means
     X: Matrix
     new: Matrix
+    # g, variance: its fitted part of the training rows, and the mean of its posterior variance
     g: Vector
     variance: float
-    coefficients: Matrix | None = None
+    coefficients: Matrix | None = None  # (others, p) of its last regressions; None before, and where there are no others
 
 
 @dataclass(frozen=True)
 class Server:
-    """Is the server's state.
-
-    Attributes
-    ----------
-    replies : each client's fitted part
-    parts : (J, J, n) at [k, m]: the share of the part of m that the columns of k explain
-    turn : whose columns are asked next; passes : how many are over
-    change : the largest of this pass, in standard deviations
-    filled : each client's answer for the rows that are predicted
-    """
+    """Is the server's state."""
 
     n_clients: int
-    replies: PersistentMap[int, FittedPart] = field(default_factory=PersistentMap)
+    replies: PersistentMap[int, FittedPart] = field(default_factory=PersistentMap)  # each client's fitted part
+    # (J, J, n) at [k, m]: the share of the part of m that the columns of k explain
     parts: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))
-    turn: int = 0
+    turn: int = 0  # whose columns are asked next; passes : how many are over
     passes: int = 0
-    change: float = 0.0
+    change: float = 0.0  # the largest of this pass, in standard deviations
+    # each client's answer for the rows that are predicted
     filled: PersistentMap[int, Filled] = field(default_factory=PersistentMap)
 
     @property
@@ -162,15 +149,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes the parts, then asks the clients in turn, pass by pass, and last for the rows that are predicted.
-
-    Raises
-    ------
-    LostPeer
-        A client is gone.
-    RemoteFault
-        An answer that was not asked, or a variance below 0.
-    """
+    """Takes the parts, then asks the clients in turn, pass by pass, and last for the rows that are predicted. Raises LostPeer: a
+    client is gone. Raises RemoteFault: an answer that was not asked, or a variance below 0."""
     needed(event, "what its columns say had not come; --resume goes on from the last checkpoint")
     if isinstance(event, FittedPart) and sender not in state.replies and event.variance >= 0:
         state = once.with_reply(state, sender, event)

@@ -20,15 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...finding import Finding
 from ..core import legs, once, tells
 from ..core.legs import Leg, not_agreed
 from ..core.masked import ALL, Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-
-Array = NDArray[np.float64]
 
 DIMS = {"block": 1}  # of columns
 OTHERS = "all others together"
@@ -55,16 +53,12 @@ class MaskedOddResponse(
 
 @dataclass(frozen=True)
 class Odd:
-    """Holds the answer, which is no message: no client's own ever travels.
-
-    Attributes
-    ----------
-    notes, doubts, larger : (block,) 1 where anything can be said of a column, where that is a doubt of this client, and where it
-        is a doubt and the column is larger here, or varies more, than at all others together; else 0. Of all clients together
-        their numbers
-    """
+    """Holds the answer, which is no message: no client's own ever travels."""
 
     round: int
+    # notes, doubts, larger: (block,) 1 where anything can be said of a column, where that is a doubt of this client, and where it
+    # is a doubt and the column is larger here, or varies more, than at all others together; else 0. Of all clients together their
+    # numbers
     notes: Array
     doubts: Array
     larger: Array

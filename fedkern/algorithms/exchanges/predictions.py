@@ -13,6 +13,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ..core import legs, once, tells
 from ..core.kept import PersistentMap
 from ..core.legs import Leg
@@ -21,7 +22,6 @@ from ..core.rounds import in_order
 
 NEEDS = "its predictions had not come; --resume goes on from the last checkpoint"
 
-Vector = NDArray[np.float64]
 Tested = Annotated[NDArray[np.float64], "t"]
 Trained = Annotated[NDArray[np.float64], "n"]
 

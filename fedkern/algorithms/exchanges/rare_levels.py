@@ -1,11 +1,11 @@
-"""Lets clients say which levels of categorical covariates they cannot keep, for they have them in few rows: these become "other".
+"""Lets clients say which levels of categorical covariates they cannot keep, for they have them in few rows: these become `OTHER`.
 
 It follows the agreement on columns (`columns`), in which each client has told of an undeclared column only the levels that it
 keeps. So a level that no client keeps has joined already, and nobody learns its name. Of each column every level is asked for but
-"other", and then "other" itself: a client that has joined any level there says so. Levels go in blocks of `WIDTH`; each question
+`OTHER`, and then `OTHER` itself: a client that has joined any level there says so. Levels go in blocks of `WIDTH`; each question
 tells which levels of the block before join, and the last one asks for none. The server adds, so that the answers can be masked.
 
-An answer tells which levels a client has in some rows, and in few; or, where these are too few for "other" too, the last
+An answer tells which levels a client has in some rows, and in few; or, where these are too few for `OTHER` too, the last
 ones. A level that it does not have, and one that it has in enough rows, get the same answer.
 """
 
@@ -18,7 +18,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.encoding import OTHER, Column
+from ...labels import OTHER
+from ...models.encoding import Column
 from ..core import legs, once, tells
 from ..core.exchange import Added, Ask
 from ..core.legs import Leg, not_agreed
@@ -86,7 +87,7 @@ class Server(Leg[RareLevels], answers=(RareLevels,), needs=not_agreed("the level
 
 
 def levels_asked(columns: Sequence[Column]) -> list[tuple[str, str]]:
-    """Returns column and level of each flag: all levels of the categorical columns, "other" last in each."""
+    """Returns column and level of each flag: all levels of the categorical columns, `OTHER` last in each."""
     categorical = [(column.name, column.levels) for column in columns if column.levels is not None]
     return [(name, level) for name, levels in categorical for level in (*(level for level in levels if level != OTHER), OTHER)]
 
@@ -102,13 +103,8 @@ def start(n_levels: int, clients: tuple[str, ...]) -> tuple[Server, ServerEffect
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Keeps what is agreed of the block before, and answers for the next, if there is one.
-
-    Raises
-    ------
-    RemoteFault
-        The message cannot be, or a level that this client cannot keep is not among those that join.
-    """
+    """Keeps what is agreed of the block before, and answers for the next, if there is one. Raises RemoteFault: the message cannot
+    be, or a level that this client cannot keep is not among those that join."""
     n, done = len(state.rare), len(state.joined)
     if not isinstance(event, AskRareLevels) or event.round != state.leg or state.leg > blocks(n):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")

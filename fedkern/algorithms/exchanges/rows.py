@@ -68,12 +68,8 @@ def order(
 ) -> NDArray[np.int64]:
     """Returns the agreed order of a party's rows.
 
-    `where`: how a text for the party itself begins; `counted`: whether others may read how many rows are at fault.
-
-    Raises
-    ------
-    OwnFault
-        An id stands in two rows, or is empty; the party itself is told which.
+    `where`: how a text for the party itself begins; `counted`: whether others may read how many rows are at fault. Raises
+    OwnFault: an id stands in two rows, or is empty; the party itself is told which.
     """
     seen: dict[str, int] = {}
     alone, twice = [], []

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import legs, once, tells
@@ -29,7 +30,6 @@ from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from .apart import APART, LEAST, compare_spreads
 
-Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
 Square = Annotated[NDArray[np.float64], "w w"]
 
@@ -94,24 +94,17 @@ class CompletedMoments(Message, kind=49, tells=tells.Products()):
 
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state: its columns, and the numbers that it tells of them.
+    """Is a client's state: its columns, and the numbers that it tells of them."""
 
-    Attributes
-    ----------
-    values : (n, w), NaN where a value is missing
-    second : whether its job file wants the second leg
-    scales, psi : after the last leg
-    completed : the columns' moments by EM, which are told if values may be missing
-    known : (w,) scales of its job file; the first leg is left out
-    tails : degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
-    """
-
-    values: Array = field(repr=False, metadata=GIVEN)
-    second: bool = field(default=False, metadata=GIVEN)
+    values: Array = field(repr=False, metadata=GIVEN)  # (n, w), NaN where a value is missing
+    second: bool = field(default=False, metadata=GIVEN)  # whether its job file wants the second leg
+    # scales, psi: after the last leg
     scales: Array | None = None
     psi: Array | None = None
+    # the columns' moments by EM, which are told if values may be missing
     completed: Completed | None = field(default=None, repr=False, metadata=GIVEN)
-    known: Array | None = field(default=None, metadata=GIVEN)
+    known: Array | None = field(default=None, metadata=GIVEN)  # (w,) scales of its job file; the first leg is left out
+    # degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
     tails: float | None = field(default=None, metadata=GIVEN)
 
 
@@ -160,13 +153,8 @@ class Server(Leg[ColumnMoments | SecondMoments | CompletedMoments], answers=(Col
         return answer
 
     def combined(self, answers: list[Any]) -> tuple[Server, ServerEffects]:
-        """Sends the scales, or Psi.
-
-        Raises
-        ------
-        JobError
-            A column that is constant at all clients; two columns that no client has together; a singular Psi.
-        """
+        """Sends the scales, or Psi. Raises JobError: a column that is constant at all clients; two columns that no client has
+        together; a singular Psi."""
         if self.scales is None:
             # First leg: scales from the variances.
             scales, kept = common_scales(self.names, answers), tuple[str, ...]()
@@ -278,13 +266,8 @@ def student(y: Array, tails: float) -> tuple[float, float]:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers with moments, then with second moments if this client's own job file says that they are needed.
-
-    Raises
-    ------
-    RemoteFault
-        The server asks for more than the job file says, or tells scales or a Psi that cannot be.
-    """
+    """Answers with moments, then with second moments if this client's own job file says that they are needed. Raises RemoteFault:
+    the server asks for more than the job file says, or tells scales or a Psi that cannot be."""
     done = state.completed
     if isinstance(event, AskMoments) and state.scales is None and state.known is None:
         return state, [ColumnMoments(0, *moments(state.values, done, state.tails))]
@@ -346,13 +329,8 @@ def _site(moments: CompletedMoments) -> Completed:
 
 
 def common_scales(names: tuple[str, ...], replies: Sequence[ColumnMoments]) -> Array:
-    """Returns standard deviations (w,) within sites, such that no single site decides: `common_variance` of each column.
-
-    Raises
-    ------
-    JobError
-        A column that has fewer than two values, or one value, at each client.
-    """
+    """Returns standard deviations (w,) within sites, such that no single site decides: `common_variance` of each column. Raises
+    JobError: a column that has fewer than two values, or one value, at each client."""
     squares, degrees = (np.array([getattr(r, name) for r in replies]) for name in ("squares", "degrees"))
     for name, square, degree in zip(names, squares.T, degrees.T):
         if not (degree > 0).any():

@@ -132,26 +132,17 @@ class Server(Leg[Any], answers=(SumCommitment, SumKey, SumSignature), needs=GONE
 
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    index, names, job : its number; all names; the job's digest
-    secret : 32 bytes that are new, and that nobody else has
-    signer : its identity; None where it has none
-    commitments : of all clients, once it was told them
-    keys : of all clients, once it was told them
-    pairs : what it shares with each other client, at the end
-    """
-
+    # index, names, job: its number; all names; the job's digest
     index: int
     names: tuple[str, ...]
     job: bytes
-    secret: bytes = field(repr=False)
-    signer: Signer | None = None
-    commitments: tuple[bytes, ...] = ()
-    keys: tuple[bytes, ...] = ()
-    pairs: Pairs | None = None
+    secret: bytes = field(repr=False)  # 32 bytes that are new, and that nobody else has
+    signer: Signer | None = None  # its identity; None where it has none
+    commitments: tuple[bytes, ...] = ()  # of all clients, once it was told them
+    keys: tuple[bytes, ...] = ()  # of all clients, once it was told them
+    pairs: Pairs | None = None  # what it shares with each other client, at the end
 
 
 def dims(n_clients: int) -> dict[str, int]:
@@ -177,13 +168,8 @@ def commits(n_clients: int) -> bool:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Tells its key, where it has to first a digest of it, signs the keys of all, and then checks all signatures.
-
-    Raises
-    ------
-    JobError
-        The keys are not signed by a client that has one of them, or a key is none.
-    """
+    """Tells its key, where it has to first a digest of it, signs the keys of all, and then checks all signatures. Raises
+    JobError: the keys are not signed by a client that has one of them, or a key is none."""
     n, first = len(state.names), commits(len(state.names))
     if isinstance(event, AskSumKey) and not state.keys and not state.commitments:
         if first:
@@ -266,13 +252,8 @@ def signed(state: Client, k: int, what: bytes = b"keys ", about: bytes = b"") ->
 
 
 def pairs_of(clients: Mapping[int, Client]) -> dict[int, Pairs]:
-    """Returns the secrets that clients share with the others, from their last states.
-
-    Raises
-    ------
-    RemoteFault
-        The server has ended the exchange before a client had checked the others' keys.
-    """
+    """Returns the secrets that clients share with the others, from their last states. Raises RemoteFault: the server has ended
+    the exchange before a client had checked the others' keys."""
     out = {}
     for k, client in clients.items():
         if client.pairs is None:

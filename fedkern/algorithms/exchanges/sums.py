@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...models import glm
 from ...privacy.masks import ROUND
 from ..core import tells
 from ..core.exchange import DIGITS, LARGEST, LEAST, MOST_ROWS, Added, Ask, Conditions, digits, enough, small, thousandths
-
-Array = NDArray[np.float64]
 
 BINS = 4  # of k-hat
 TENTHS, SCORES = 10, 5

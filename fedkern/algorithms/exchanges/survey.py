@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ..core import legs, once, tells
 from ..core.exchange import LARGEST, MOST_ROWS, Answer, Ask, Conditions, digits, small
 from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 
-Array = NDArray[np.float64]
 DIMS: dict[str, int] = {}  # no message of the scale has an array
 
 

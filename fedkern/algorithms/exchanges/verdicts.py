@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ..core import once, tells
 from ..core.exchange import Answer, Ask
 from ..core.messages import RemoteFault
@@ -46,13 +46,7 @@ def read_verdict(message: TellVerdict) -> dict[str, bool | str]:
 
 
 def make_reply(message: TellVerdict) -> VerdictHeard:
-    """Returns a client's answer.
-
-    Raises
-    ------
-    RemoteFault
-        No verdict has this number.
-    """
+    """Returns a client's answer. Raises RemoteFault: no verdict has this number."""
     if not 0 <= message.word < len(WORDS):
         raise RemoteFault(f"server: its TellVerdict has the word {message.word}, wanted 0 to {len(WORDS) - 1}")
     return VerdictHeard(message.round)
@@ -66,8 +60,6 @@ def make_reply(message: TellVerdict) -> VerdictHeard:
 
 
 FIGURES_OF = ("mean", "q025", "q975")  # of the figures of an unknown
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...kernels import rng
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 State = dict[str, Array]
 
 NUMBERS = 2_000_000  # of rows' matrices that are held at once
@@ -35,9 +34,9 @@ class Alike:
     first : number of the first of them among the rows with gaps, which selects random numbers
     """
 
-    rows: Index
-    columns: Index
-    of: Index
+    rows: Indices
+    columns: Indices
+    of: Indices
     first: int
 
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import NumericalError
 from ...kernels import shrinkage
 from ...kernels.bound import Bound
@@ -52,7 +53,6 @@ __all__ = ["load", "save"]  # what stands elsewhere
 # Client --------------------
 
 
-Array = NDArray[np.float64]
 QUESTIONS = (Globals, GlobalsMoved, GlobalsTempered)
 # Of theta, and of tau^2, where sums are masked: with them no sum leaves its word, and draws of a posterior beyond them come once
 # in 1e14 at most (sparse.md, section 5).

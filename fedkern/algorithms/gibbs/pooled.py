@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...kernels import rng
 from ..core import once
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
@@ -38,7 +39,6 @@ from .sweeps import Values
 # All 2 x 2 inverses are written out. Pairs are fixed by the data's second moments before the first round.
 
 
-Array = NDArray[np.float64]
 COLLINEAR = 0.5  # correlation within sites from which a pair is tried
 TRIES = 10  # pairs of a round, in turn
 DRAWS = 1 << 63  # chain numbers of the streams here, beside those of the other moves

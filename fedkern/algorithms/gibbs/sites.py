@@ -17,6 +17,7 @@ from typing import Protocol, TypedDict, Unpack, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...kernels import homes, rng, sem, shrinkage
 from ...kernels.bound import Bound
 from ...kernels.homes import HOST, Home
@@ -24,7 +25,6 @@ from . import covariates as locations
 from .covariates import Covariates
 from .settings import Settings
 
-Array = NDArray[np.float64]
 State = dict[str, Array]
 Events = NDArray[np.int64]  # counts of clipped scales, QR fall-backs, data-space draws
 

@@ -12,12 +12,11 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...kernels import rng, shrinkage
 from ...kernels.bound import Bound
 from ..core.messages import evolve
 from .settings import ALWAYS, Settings
-
-Array = NDArray[np.float64]
 
 
 class Values(NamedTuple):

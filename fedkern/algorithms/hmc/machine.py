@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ...arrays import Array, Matrix, Vector
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior, LocalModel
 from ...privacy.masks import WIDE
@@ -153,8 +154,6 @@ SUMS = (
 # Metric --------------------
 
 
-Array = NDArray[np.float64]
-
 # Standard deviations from the mode: a trajectory that goes further is rejected, and nobody is asked there. While steps adapt
 # chains went thousands away, where a log-likelihood is a sum over the few rows next to a plane, and told all rows; the posterior
 # has next to nothing beyond, of log scales near 0 neither (e^-14, where a standard deviation is .7).
@@ -163,13 +162,9 @@ FAR = 20.0
 
 @dataclass(frozen=True)
 class Metric:
-    """Holds the map xi = centre + B z.
+    """Holds the map xi = centre + B z."""
 
-    Attributes
-    ----------
-    centre, factor : (P,), (P, P) B
-    """
-
+    # centre, factor: (P,), (P, P) B
     centre: Array
     factor: Array
 
@@ -195,51 +190,33 @@ class Metric:
 # Client --------------------
 
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-
-
 @final
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    name, index : its name and number
-    model : of its own rows
-    walk : u of all chains; value and slope are those of F_j
-    h : the steps of this trajectory
-    round, inner : number of the trajectory (-1 before the first), steps taken of it
-    xi, trial : (c, P) xi of this state, and of the trajectory's present end, as they came
-    trace : draws of u, and of the xi that belong to them
-    seed : of its own momenta: that of all streams, or one that nobody else has
-    """
-
+    # name, index: its name and number
     name: str = field(metadata=GIVEN)
     index: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=GIVEN)
-    model: LocalModel = field(metadata=GIVEN)
-    walk: Walk
-    h: Vector
+    model: LocalModel = field(metadata=GIVEN)  # of its own rows
+    walk: Walk  # u of all chains; value and slope are those of F_j
+    h: Vector  # the steps of this trajectory
+    # xi, trial: (c, P) xi of this state, and of the trajectory's present end, as they came
     xi: Matrix
     trial: Matrix
+    # round, inner: number of the trajectory (-1 before the first), steps taken of it
     round: int = -1
     inner: int = 0
-    trace: Trace = field(default_factory=Trace)
-    seed: int = 0
+    trace: Trace = field(default_factory=Trace)  # draws of u, and of the xi that belong to them
+    seed: int = 0  # of its own momenta: that of all streams, or one that nobody else has
 
 
 def client(
     name: str, index: int, settings: Settings, model: LocalModel, u: Vector | float = 0.0, seed: int | None = None
 ) -> Client:
-    """Returns a client that has seen nothing yet.
-
-    Parameters
-    ----------
-    u : start values, a number, (d,), or (c, d) with one row for each chain
-    seed : of its own momenta, if nobody else may know them
-    """
+    """Returns a client that has seen nothing yet. `u`: start values, a number, (d,), or (c, d) with one row for each chain;
+    `seed`: of its own momenta, if nobody else may know them."""
     place = placed(u, settings.chains, model.size, f"client {name!r}")
     none = np.zeros(settings.chains)
     xi = np.zeros((settings.chains, model.n_global))
@@ -287,8 +264,7 @@ def _check(s: Settings, event: Event) -> None:
 
 def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
     """Returns dF_j/dxi at the new place; for a chain that left the finite numbers, zeros, and the change that is never
-    accepted.
-    """
+    accepted."""
     value, gradient, slope = evaluate(state.model, xi, state.walk.trial)
     good = finite(value, gradient)
     walk = state.walk.visited(np.where(good, value, np.nan), slope)
@@ -335,35 +311,28 @@ def global_draws(state: Client) -> NDArray[np.float64]:
 @final
 @dataclass(frozen=True)
 class Server(AllRounds):
-    """Is the server's state.
-
-    Attributes
-    ----------
-    prior, names : of xi; of the clients
-    walk : xi of all chains, or z if a metric is known; its slope is that of all parties, its value log p(xi)
-    step, h : the adapted step; the steps of this trajectory
-    round, inner : trajectories finished; steps taken of this one (0: nobody has answered `Place` yet)
-    rate, divergences, warmup_divergences : (c,) summed acceptance probabilities, divergences after the warm-up and in it
-    waiting, answers : clients that have yet to answer; client -> its answer
-    trace : draws of xi
-    metric : the coordinates z in which the server walks; None: xi itself
-    """
+    """Is the server's state."""
 
     settings: Settings = field(metadata=GIVEN)
+    # prior, names: of xi; of the clients
     prior: GlobalPrior = field(metadata=GIVEN)
     names: tuple[str, ...] = field(metadata=GIVEN)
-    walk: Walk
+    walk: Walk  # xi of all chains, or z if a metric is known; its slope is that of all parties, its value log p(xi)
+    # step, h: the adapted step; the steps of this trajectory
     step: Step
     h: Vector
+    # rate, divergences, warmup_divergences: (c,) summed acceptance probabilities, divergences after the warm-up and in it
     rate: Vector
     divergences: Vector
     warmup_divergences: Vector
+    # round, inner: trajectories finished; steps taken of this one (0: nobody has answered `Place` yet)
     round: int = 0
     inner: int = 0
+    # waiting, answers: clients that have yet to answer; client -> its answer
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
     answers: PersistentMap[int, Slope | SlopeChange] = field(default_factory=PersistentMap, metadata=GIVEN)
-    trace: Trace = field(default_factory=Trace)
-    metric: Metric | None = field(default=None, metadata=GIVEN)
+    trace: Trace = field(default_factory=Trace)  # draws of xi
+    metric: Metric | None = field(default=None, metadata=GIVEN)  # the coordinates z in which the server walks; None: xi itself
 
     def sent(self, place: Matrix) -> Matrix:
         """Returns xi (c, P) at the place of the walk."""
@@ -386,19 +355,11 @@ class Server(AllRounds):
 
 
 def start(
-    settings: Settings,
-    prior: GlobalPrior,
-    names: tuple[str, ...],
-    xi: Vector | float = 0.0,
-    metric: Metric | None = None,
+    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], xi: Vector | float = 0.0, metric: Metric | None = None
 ) -> tuple[Server, ServerEffects]:
-    """Returns the server's first state and its first question.
-
-    Parameters
-    ----------
-    xi : start values, a number, (P,), or (c, P) with one row for each chain (`Settings.starts` scatters them)
-    metric : coordinates in which the posterior is nearly standard normal, where they are known
-    """
+    """Returns the server's first state and its first question. `xi`: start values, a number, (P,), or (c, P) with one row for
+    each chain (`Settings.starts` scatters them); `metric`: coordinates in which the posterior is nearly standard normal, where
+    they are known."""
     place = placed(xi, settings.chains, prior.size, "xi")
     value, slope = _prior(prior, place)
     if not finite(value, slope).all():

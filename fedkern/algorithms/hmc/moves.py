@@ -17,15 +17,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.hierarchical import LocalModel
 from ..core.box import Box
 from ..core.kept import GIVEN
 from ..core.messages import SERVER, evolve
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 STREAM = "momenta"
 ACCEPT, JITTER, START = 1, 2, 3  # draws of the stream beside the momenta, which are draw 0
@@ -34,30 +32,19 @@ REACH, LONGEST = 2.0**20, 8.0  # of masked chains: no posterior comes near the f
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds settings that every party of a job knows.
+    """Holds settings that every party of a job knows."""
 
-    Attributes
-    ----------
-    draws : kept of each chain, one a trajectory
-    warmup : trajectories before them, in which step and standard deviations adapt; 0: `step` and ones
-    chains : they run side by side, in the same messages; a chain's numbers do not depend on the number of chains
-    leapfrog : steps of a trajectory, each of them one exchange; 1 is MALA
-    step : h, at the start
-    jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
-    seed : of the keyed random streams
-    whole : whether the clients' messages are of the log-likelihood of rows, and not of areas with effects of their own
-    box : of xi, where clients mask their answers: a trajectory that leaves it is rejected, their own coordinates stay within
-        bounds (`reach`), and no step is longer than `LONGEST`
-    """
-
-    draws: int
-    warmup: int
-    chains: int
-    leapfrog: int
-    step: float
-    seed: int
-    jitter: float = 0.2
+    draws: int  # kept of each chain, one a trajectory
+    warmup: int  # trajectories before them, in which step and standard deviations adapt; 0: `step` and ones
+    chains: int  # they run side by side, in the same messages; a chain's numbers do not depend on the number of chains
+    leapfrog: int  # steps of a trajectory, each of them one exchange; 1 is MALA
+    step: float  # h, at the start
+    seed: int  # of the keyed random streams
+    jitter: float = 0.2  # h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
+    # whether the clients' messages are of the log-likelihood of rows, and not of areas with effects of their own
     whole: bool = False
+    # of xi, where clients mask their answers: a trajectory that leaves it is rejected, their own coordinates stay within bounds
+    # (`reach`), and no step is longer than `LONGEST`
     box: Box | None = None
 
     def __post_init__(self) -> None:
@@ -174,33 +161,27 @@ def finite(value: Vector, *gradients: Matrix) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Walk:
-    """Holds one party's coordinates of all chains, d in number.
+    """Holds one party's coordinates of all chains, d in number."""
 
-    Attributes
-    ----------
-    at, value, slope : (c, d), (c,), (c, d) the state, this party's share of the log-density there, its gradient
-    scale : (c, d) s
-    trial, trial_value, trial_slope : the same at the trajectory's present end
-    velocity, start : (c, d), (c,) v, and value - v'v / 2 when the trajectory began
-    lost : (c,) whether the trajectory left the finite numbers
-    mean, square, count : (c, d), (c, d), draws of this window: means, and sums of squares about them
-    reach : the bound of coordinates and velocity. A trajectory that comes up to it is not reversible, and has lost so much of its
-        log-density that it is rejected
-    """
-
+    # at, value, slope: (c, d), (c,), (c, d) the state, this party's share of the log-density there, its gradient
     at: Matrix
     value: Vector
     slope: Matrix
-    scale: Matrix
+    scale: Matrix  # (c, d) s
+    # trial, trial_value, trial_slope: the same at the trajectory's present end
     trial: Matrix
     trial_value: Vector
     trial_slope: Matrix
+    # velocity, start: (c, d), (c,) v, and value - v'v / 2 when the trajectory began
     velocity: Matrix
     start: Vector
-    lost: NDArray[np.bool_]
+    lost: NDArray[np.bool_]  # (c,) whether the trajectory left the finite numbers
+    # mean, square, count: (c, d), (c, d), draws of this window: means, and sums of squares about them
     mean: Matrix
     square: Matrix
     count: int = 0
+    # the bound of coordinates and velocity. A trajectory that comes up to it is not reversible, and has lost so much of its
+    # log-density that it is rejected
     reach: float = field(default=np.inf, metadata=GIVEN)
 
     @classmethod
@@ -225,8 +206,7 @@ class Walk:
 
     def guarded(self, good: NDArray[np.bool_]) -> Walk:
         """Puts chains that left the finite numbers, or went too far, back to their state, where they wait for the certain
-        rejection.
-        """
+        rejection."""
         lost = self.lost | ~good
         if not lost.any():
             return self
@@ -285,16 +265,12 @@ class Walk:
 
 @dataclass(frozen=True)
 class Step:
-    """Adapts h of each chain, by dual averaging of its logarithm.
+    """Adapts h of each chain, by dual averaging of its logarithm."""
 
-    Attributes
-    ----------
-    log_step, log_mean : (c,) in use, and averaged
-    centre, error, count : (c,), (c,) the value that it is drawn to, mean error of the acceptance rate, updates
-    """
-
+    # log_step, log_mean: (c,) in use, and averaged
     log_step: Vector
     log_mean: Vector
+    # centre, error, count: (c,), (c,) the value that it is drawn to, mean error of the acceptance rate, updates
     centre: Vector
     error: Vector
     count: int = 0

@@ -13,6 +13,7 @@ from typing import cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import OwnFault
 from ...models.expfam import packed, unpacked
 from ...models.saturated import Saturated
@@ -44,8 +45,6 @@ from .settings import (
 )
 from .summaries import average
 
-Array = NDArray[np.float64]
-
 REFUSALS = 2  # questions about few rows, after which a client answers none
 
 
@@ -69,36 +68,27 @@ class Model(Shape):
 @final
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    name, index : its name and number
-    model : of its own rows
-    priors : of which one stands beside the answers' units; None: the prior is the server's alone, and nothing is taken for it
-    least : what is asked of its rows at each point of a question for derivatives; None: nothing
-    round, drawn : questions answered; those of them about draws
-    refused : those of them that were about few of its rows
-    widened : the number of the prior, as the server has told it last
-    told : (t, P) draws of the posterior, which the server tells at the end
-    nodes, converged : of the quadrature when it was last asked; whether the server's checks are passed
-    values : (drawn, s) what it has answered at draws, where it is to tell that once more; else None
-    """
-
+    # name, index: its name and number
     name: str = field(metadata=GIVEN)
     index: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=GIVEN)
-    model: Model = field(metadata=GIVEN)
+    model: Model = field(metadata=GIVEN)  # of its own rows
+    # of which one stands beside the answers' units; None: the prior is the server's alone, and nothing is taken for it
     priors: Priors | None = field(metadata=GIVEN)
+    # what is asked of its rows at each point of a question for derivatives; None: nothing
     least: Least | None = field(default=None, metadata=GIVEN)
+    # round, drawn: questions answered; those of them about draws
     round: int = 0
     drawn: int = 0
-    refused: int = 0
-    widened: int = 0
-    told: Array | None = None
+    refused: int = 0  # those of them that were about few of its rows
+    widened: int = 0  # the number of the prior, as the server has told it last
+    told: Array | None = None  # (t, P) draws of the posterior, which the server tells at the end
+    # nodes, converged: of the quadrature when it was last asked; whether the server's checks are passed
     nodes: int = 0
     converged: bool = False
-    values: Array | None = None
+    values: Array | None = None  # (drawn, s) what it has answered at draws, where it is to tell that once more; else None
 
     @property
     def prior(self) -> Prior | None:
@@ -164,13 +154,8 @@ def _may_be_asked(state: Client, query: AskCurvature | AskNormal | AskValues) ->
 
 
 def _looked_at(state: Client, points: Array) -> tuple[Client, NDArray[np.bool_]]:
-    """Returns the state, and (c,) whether derivatives at points (c, P) would be those of few of the client's rows.
-
-    Raises
-    ------
-    OwnFault
-        It is the second such question.
-    """
+    """Returns the state, and (c,) whether derivatives at points (c, P) would be those of few of the client's rows. Raises
+    OwnFault: it is the second such question."""
     with np.errstate(all="ignore"):
         refused = np.array([few_rows(state, point) for point in points])
     state = evolve(state, refused=state.refused + int(refused.any()))
@@ -289,17 +274,11 @@ class WithoutLocal:
     Its values are rounded as those for importance sampling; its gradients to eighths, for finer ones tell more of rows than the
     values do. Only the acceptance rate depends on gradients: a leapfrog step whose force is any function of the place can be
     reversed, and keeps volumes.
-
-    Attributes
-    ----------
-    model : its log-likelihood
-    nodes : quadrature nodes a dimension
-    units : of values and of gradients, powers of two; None: nothing is rounded
     """
 
-    model: Model
-    nodes: int
-    units: tuple[float, float] | None = None
+    model: Model  # its log-likelihood
+    nodes: int  # quadrature nodes a dimension
+    units: tuple[float, float] | None = None  # of values and of gradients, powers of two; None: nothing is rounded
     size: int = 0
 
     @property

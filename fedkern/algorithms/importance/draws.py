@@ -12,6 +12,7 @@ from typing import TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.expfam import unpacked
@@ -41,7 +42,6 @@ from .settings import (
 )
 from .summaries import Quadratics
 
-Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)
 
 STREAM = "posterior"
@@ -49,87 +49,66 @@ STREAM = "posterior"
 
 @dataclass(frozen=True)
 class Draws:
-    """Holds the draws of one round: n points of z and of xi, and the clients' values there.
+    """Holds the draws of one round: n points of z and of xi, and the clients' values there."""
 
-    Attributes
-    ----------
-    z, xi : (n, P)
-    log_prior : (n,) of z
-    values : (n, J) of each client; minus infinity where it is no number
-    """
-
+    # z, xi: (n, P)
     z: Array
     xi: Array
-    log_prior: Array
-    values: Array
+    log_prior: Array  # (n,) of z
+    values: Array  # (n, J) of each client; minus infinity where it is no number
 
 
 @final
 @dataclass(frozen=True)
 class Server:
-    """Is the server's state.
-
-    Attributes
-    ----------
-    priors, names, coordinates : of xi; of the clients; the meaning of xi's numbers
-    units : (scales,) a large value for each of the scales among the coordinates
-    climb : the steps to the mode, in z
-    own_gradient, own_hessian : (c, J, P), (c, J, P(P+1)/2) of each client's log-likelihood in xi at the climbs' best points
-    nodes : quadrature nodes a dimension
-    round, newton, drawn : questions answered; those of them that asked for a curvature, and for values
-    ahead : 1 where draws were asked with the step that is expected to end at the mode, else 0
-    rule : (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
-    proposals, scaled, draws : of the rounds whose values count: their sources, `scaled` if a prior's scale is learnt, and draws
-    centre, asked : (P,) and (n, P) of the open questions: their draws of xi are the centre and these steps
-    not_finite : (J,) draws at which a client's value was no number
-    began : log-likelihood of all clients at the first start
-    first_gradient, first_hessian : (J, P), (J, P(P+1)/2) of each client's log-likelihood there, where they are kept; else empty
-    quadratics : of the clients that take part by a summary
-    unsure : the standard error of a mean, in posterior sds, where quadratics took the clients' places at draws; else 0
-    summing : 1 while such clients are asked, else 0
-    widened, decided : the number of the prior, and why no other one is tried; 0 before
-    looked, untold : 1 once it was asked of which numbers rows say nothing; these
-    default, before : (P,) the mode with the job's prior, and (P, P) minus the Hessian at that with the prior before; empty while
-        no wider one is tried
-    refused : 1 where a client has answered nothing about a point, for it was about few of its rows
-    halted : why no more is asked; "" before
-    waiting, answers : clients that have yet to answer; client -> its answers to the open questions
-    """
+    """Is the server's state."""
 
     settings: Settings = field(metadata=GIVEN)
+    # priors, names, coordinates: of xi; of the clients; the meaning of xi's numbers
     priors: Priors = field(metadata=GIVEN)
     names: tuple[str, ...] = field(metadata=GIVEN)
     coordinates: Coordinates = field(metadata=GIVEN)
-    units: Array
-    climb: Climb
+    units: Array  # (scales,) a large value for each of the scales among the coordinates
+    climb: Climb  # the steps to the mode, in z
+    # own_gradient, own_hessian: (c, J, P), (c, J, P(P+1)/2) of each client's log-likelihood in xi at the climbs' best points
     own_gradient: Array
     own_hessian: Array
-    nodes: int
-    rule: Array
-    not_finite: Array
+    nodes: int  # quadrature nodes a dimension
+    rule: Array  # (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
+    not_finite: Array  # (J,) draws at which a client's value was no number
+    # centre, asked: (P,) and (n, P) of the open questions: their draws of xi are the centre and these steps
     centre: Array
     asked: Array
+    # first_gradient, first_hessian: (J, P), (J, P(P+1)/2) of each client's log-likelihood there, where they are kept; else empty
     first_gradient: Array
     first_hessian: Array
-    quadratics: Quadratics
-    summing: int = 0
+    quadratics: Quadratics  # of the clients that take part by a summary
+    summing: int = 0  # 1 while such clients are asked, else 0
+    # round, newton, drawn: questions answered; those of them that asked for a curvature, and for values
     round: int = 0
     newton: int = 0
     drawn: int = 0
-    ahead: int = 0
+    ahead: int = 0  # 1 where draws were asked with the step that is expected to end at the mode, else 0
+    # widened, decided: the number of the prior, and why no other one is tried; 0 before
     widened: int = 0
     decided: int = 0
+    # looked, untold: 1 once it was asked of which numbers rows say nothing; these
     looked: int = 0
     untold: tuple[int, ...] = ()
+    # default, before: (P,) the mode with the job's prior, and (P, P) minus the Hessian at that with the prior before; empty while
+    # no wider one is tried
     default: Array = field(default_factory=lambda: np.empty(0))
     before: Array = field(default_factory=lambda: np.empty(0))
-    refused: int = 0
-    began: float = 0.0
+    refused: int = 0  # 1 where a client has answered nothing about a point, for it was about few of its rows
+    began: float = 0.0  # log-likelihood of all clients at the first start
+    # the standard error of a mean, in posterior sds, where quadratics took the clients' places at draws; else 0
     unsure: float = 0.0
+    # proposals, scaled, draws: of the rounds whose values count: their sources, `scaled` if a prior's scale is learnt, and draws
     proposals: tuple[Proposal, ...] = ()
     scaled: tuple[Scaled, ...] = ()
     draws: tuple[Draws, ...] = ()
-    halted: str = ""
+    halted: str = ""  # why no more is asked; "" before
+    # waiting, answers: clients that have yet to answer; client -> its answers to the open questions
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
     answers: PersistentMap[int, tuple[Curvature | Values, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
 
@@ -193,52 +172,42 @@ ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 @dataclass(frozen=True)
 class Found:
-    """Holds the result of a job.
+    """Holds the result of a job."""
 
-    Attributes
-    ----------
-    posterior : draws of xi, folded, with their weights; None if only the mode was wanted
-    values, log_prior : (N, J), (N,) log-likelihood of each client, and log p(xi) with its Jacobians, at the draws
-    log_evidence : log p(y), if the prior is a proper one, and its standard error
-    mode, precision : (P,) of xi, and (P, P) minus the Hessian of the log-posterior of z there (of xi where no scale is folded)
-    own_gradient, own_hessian : (J, P), (J, P, P) of each client's log-likelihood in xi at the mode
-    modes, starts : the number of modes, and of the points from which they were sought
-    newton, rounds : rounds of steps, and those of draws whose values count
-    nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
-    not_finite : (J,) draws at which a client's value was no number
-    began : log-likelihood of all clients at the first start
-    first : gradient (J, P) and minus second derivatives (J, P, P) of each client's log-likelihood there; None where not kept
-    error : by how many posterior sds any mean may be off, and any sd; not a number if only the mode was wanted
-    converged, reason : the verdict, and in a sentence why not
-    summed : of clients that take part by a summary, by how many posterior sds averages have moved any number of the mode, their
-        share of the information, and the nats that remain; None where none does
-    decided : of a default prior: why no other one was tried (`RIGHT`, `ENDLESS`, `BESIDE`, `FARTHER`)
-    untold : numbers of which rows say nothing, and which are 0
-    """
-
-    posterior: Weighted | None
+    posterior: Weighted | None  # draws of xi, folded, with their weights; None if only the mode was wanted
+    # values, log_prior: (N, J), (N,) log-likelihood of each client, and log p(xi) with its Jacobians, at the draws
     values: Array
     log_prior: Array
-    log_evidence: tuple[float, float] | None
+    log_evidence: tuple[float, float] | None  # log p(y), if the prior is a proper one, and its standard error
+    # mode, precision: (P,) of xi, and (P, P) minus the Hessian of the log-posterior of z there (of xi where no scale is folded)
     mode: Array
     precision: Array
+    # own_gradient, own_hessian: (J, P), (J, P, P) of each client's log-likelihood in xi at the mode
     own_gradient: Array
     own_hessian: Array
+    # modes, starts: the number of modes, and of the points from which they were sought
     modes: int
     starts: int
+    # newton, rounds: rounds of steps, and those of draws whose values count
     newton: int
     rounds: int
+    # nodes, rule: quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
     nodes: int
     rule: tuple[float, float]
-    not_finite: NDArray[np.int64]
-    began: float
+    not_finite: NDArray[np.int64]  # (J,) draws at which a client's value was no number
+    began: float  # log-likelihood of all clients at the first start
+    # by how many posterior sds any mean may be off, and any sd; not a number if only the mode was wanted
     error: tuple[float, float]
+    # converged, reason: the verdict, and in a sentence why not
     converged: bool
     reason: str
+    # gradient (J, P) and minus second derivatives (J, P, P) of each client's log-likelihood there; None where not kept
     first: tuple[Array, Array] | None = None
+    # of clients that take part by a summary, by how many posterior sds averages have moved any number of the mode, their share of
+    # the information, and the nats that remain; None where none does
     summed: tuple[float, float, float] | None = None
-    decided: int = 0
-    untold: tuple[int, ...] = ()
+    decided: int = 0  # of a default prior: why no other one was tried (`RIGHT`, `ENDLESS`, `BESIDE`, `FARTHER`)
+    untold: tuple[int, ...] = ()  # numbers of which rows say nothing, and which are 0
 
 
 def asking(state: Server, questions: Sequence[AskCurvature | AskValues]) -> tuple[Server, ServerEffects]:

@@ -28,8 +28,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import NumericalError
 from ...models.expfam import packed, unpacked
 from ..core.kept import PersistentMap, PersistentSet, load, save
@@ -84,8 +84,6 @@ from .settings import (
     of_derivatives,
 )
 from .summaries import MOVED, Quadratics, merged
-
-Array = NDArray[np.float64]
 
 __all__ = [
     "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",

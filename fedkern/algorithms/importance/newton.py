@@ -21,9 +21,9 @@ from typing import Protocol as Shape
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ..core.messages import evolve
 
-Array = NDArray[np.float64]
 # Eigenvalues of so much of the largest, times the order of the matrix, and curvatures, at which nothing is known of a direction.
 # A cube of calendar years leaves about 1e-13, of which all digits that count are known.
 FLAT, FLAT_DIAGONAL = 2e-15, 1e-14
@@ -37,32 +37,20 @@ APART = 0.1  # posterior sds by which modes differ
 
 
 class Ends(NamedTuple):
-    """Says where a climb may go.
+    """Says where a climb may go."""
 
-    Attributes
-    ----------
-    low, high : (P,) the least and the largest of what is bounded
-    sums : makes that of places (.., P), or of steps
-    """
-
+    # low, high: (P,) the least and the largest of what is bounded
     low: Array
     high: Array
-    sums: Callable[[Array], Array]
+    sums: Callable[[Array], Array]  # makes that of places (.., P), or of steps
 
 
 class Limits(NamedTuple):
-    """Says how well a log-density and its gradient are known.
+    """Says how well a log-density and its gradient are known."""
 
-    Attributes
-    ----------
-    near : posterior sds of a coordinate that may be left of the way
-    lower : nats that are no loss
-    judged : nats that a step promises, from which on its gain is compared with them
-    """
-
-    near: float
-    lower: float
-    judged: float
+    near: float  # posterior sds of a coordinate that may be left of the way
+    lower: float  # nats that are no loss
+    judged: float  # nats that a step promises, from which on its gain is compared with them
 
 
 EXACT, ROUNDED = Limits(1e-3, 1e-9, 1e-6), Limits(1e-2, 0.1, 1.0)  # of sums of double numbers; of those that clients round
@@ -117,33 +105,23 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True)
 class Climb:
-    """Holds the places of c climbs.
+    """Holds the places of c climbs."""
 
-    Attributes
-    ----------
-    at, value, gradient, hessian : (c, P), (c,), (c, P), (c, P, P) the best points, the log-density there and minus its Hessian
-    trial : (c, P) the points that are asked next; of a climb that has ended, its mode
-    length, promised, cut : (c,) the norm of that step, the gain that it promises, and whether it was cut to the radius
-    radius : (c,)
-    left : (c, P) the step that would be taken next, in posterior sds
-    changed : (c, P) by how much the last step has changed the logarithms of the curvatures
-    done : (c,) whether the climb is at a mode
-    flat : (c,) whether the density is flat there
-    """
-
+    # at, value, gradient, hessian: (c, P), (c,), (c, P), (c, P, P) the best points, the log-density there and minus its Hessian
     at: Array
     value: Array
     gradient: Array
     hessian: Array
-    trial: Array
+    trial: Array  # (c, P) the points that are asked next; of a climb that has ended, its mode
+    # length, promised, cut: (c,) the norm of that step, the gain that it promises, and whether it was cut to the radius
     length: Array
     promised: Array
     cut: NDArray[np.bool_]
-    radius: Array
-    left: Array
-    changed: Array
-    done: NDArray[np.bool_]
-    flat: NDArray[np.bool_]
+    radius: Array  # (c,)
+    left: Array  # (c, P) the step that would be taken next, in posterior sds
+    changed: Array  # (c, P) by how much the last step has changed the logarithms of the curvatures
+    done: NDArray[np.bool_]  # (c,) whether the climb is at a mode
+    flat: NDArray[np.bool_]  # (c,) whether the density is flat there
 
     @classmethod
     def begin(cls, starts: Array) -> Climb:
@@ -347,18 +325,11 @@ class Prior(Shape):
 
 @dataclass(frozen=True)
 class Tied:
-    """Is a prior of xi given that some numbers are 0: the prior of a model without them.
+    """Is a prior of xi given that some numbers are 0: the prior of a model without them."""
 
-    Attributes
-    ----------
-    prior : of all, normal in what these numbers are made of
-    rows : (m, P) the numbers as a linear map of xi
-    variances : (m,) that they are given about 0
-    """
-
-    prior: Prior
-    rows: Array
-    variances: Array
+    prior: Prior  # of all, normal in what these numbers are made of
+    rows: Array  # (m, P) the numbers as a linear map of xi
+    variances: Array  # (m,) that they are given about 0
 
     def values(self, points: Array) -> Array:
         """Returns the log-density (n,) at points (n, P)."""
@@ -389,26 +360,17 @@ def _numbers(prior: Prior, rows: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Priors:
-    """Holds the prior of a job, and wider ones where rows may decide between them, each wider than the one before.
+    """Holds the prior of a job, and wider ones where rows may decide between them, each wider than the one before."""
 
-    Attributes
-    ----------
-    each : the priors; of several the last stands for none, and is not taken
-    read : (q, P) the numbers by which they are judged, as a linear map of xi
-    bent : whether the rows' curvature changes with these
-    ties : whether a number of `read` of which rows say nothing is 0
-    follows : of each client, those that follow from others there; None where it cannot say
-    intercepts : those of a column of ones
-    named : those with a prior of their own, which tells of them where rows do not
-    """
-
-    each: tuple[Prior, ...]
+    each: tuple[Prior, ...]  # the priors; of several the last stands for none, and is not taken
+    # (q, P) the numbers by which they are judged, as a linear map of xi
     read: Array = field(default_factory=lambda: np.empty((0, 0)))
-    bent: bool = False
-    ties: bool = False
+    bent: bool = False  # whether the rows' curvature changes with these
+    ties: bool = False  # whether a number of `read` of which rows say nothing is 0
+    # of each client, those that follow from others there; None where it cannot say
     follows: tuple[tuple[int, ...] | None, ...] = ()
-    intercepts: tuple[int, ...] = ()
-    named: tuple[int, ...] = ()
+    intercepts: tuple[int, ...] = ()  # those of a column of ones
+    named: tuple[int, ...] = ()  # those with a prior of their own, which tells of them where rows do not
 
     @property
     def most(self) -> int:
@@ -469,12 +431,8 @@ class Priors:
         return Tied(self.each[number], rows, TIE**2 * np.diag(_numbers(self.each[0], rows)[1]))
 
     def right(self, number: int, xi: Array, hessian: Array, before: Array) -> bool:
-        """Tells whether a prior decides nothing that rows decide, at its mode.
-
-        Parameters
-        ----------
-        hessian, before : (P, P) minus the Hessian of the log-posterior there, and at the mode with the prior before it
-        """
+        """Tells whether a prior decides nothing that rows decide, at its mode. `hessian`, `before`: (P, P) minus the Hessian of
+        the log-posterior there, and at the mode with the prior before it."""
         slope = self.each[number].curvature(xi)[1] - self.each[-1].curvature(xi)[1]
         B, variance = Metric.of(hessian).factor, self._variance(hessian)
         moved = self.read @ B @ (B.T @ slope)
@@ -491,13 +449,9 @@ class Priors:
         return self.bent and bool(grown.max() ** 2 > (last / this).max())
 
     def kept(self, way: Array, xi: Array, hessian: Array, before: Array) -> bool:
-        """Tells whether means with the job's prior are nearer to the mode with the first wider one than to their own.
-
-        Parameters
-        ----------
-        way, xi : (P,) from the job's mode to that of the wider prior, and this
-        hessian, before : (P, P) minus the Hessian of the log-posterior there, and at the job's mode
-        """
+        """Tells whether means with the job's prior are nearer to the mode with the first wider one than to their own. `way`,
+        `xi`: (P,) from the job's mode to that of the wider prior, and this; `hessian`, `before`: (P, P) minus the Hessian of the
+        log-posterior there, and at the job's mode."""
         of_priors = self.each[1].curvature(xi)[2] - self.each[0].curvature(xi)[2]
         B = Metric.of(before).factor
         less = -float(np.trace(B.T @ (hessian - before - of_priors) @ B))

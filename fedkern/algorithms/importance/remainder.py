@@ -13,35 +13,27 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...models.expfam import unpacked
 from ..core.nets import SURE
 from .newton import Metric
 from .proposals import Proposal
 from .settings import OF_WORDS, Settings, power
 
-Array = NDArray[np.float64]
-
 SMALL = 0.1  # nats: the sd of a remainder that is small
 ANSWER = 8192  # draws from corrected quadratics, which cost nothing
 
 
 class Corrected(NamedTuple):
-    """Holds quadratics of J clients about a place.
+    """Holds quadratics of J clients about a place."""
 
-    Attributes
-    ----------
-    at : (P,)
-    value, gradient, hessian : (J,), (J, P), (J, P, P), minus the Hessians
-    error : the standard error of a coefficient of their sum, and so of a mean in posterior sds
-    """
-
-    at: Array
+    at: Array  # (P,)
+    # value, gradient, hessian: (J,), (J, P), (J, P, P), minus the Hessians
     value: Array
     gradient: Array
     hessian: Array
-    error: float
+    error: float  # the standard error of a coefficient of their sum, and so of a mean in posterior sds
 
     def values(self, points: Array) -> Array:
         """Returns the log-likelihoods (n, J) at points (n, P)."""

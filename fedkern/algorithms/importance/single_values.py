@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ..core import once, tells
 from ..core.masked import ALL
 from ..core.messages import Message, RemoteFault
 from .settings import LOST, OF_WORDS
-
-Array = NDArray[np.float64]
 
 FAR = 1e6  # nats, by which a draw has no weight
 
@@ -57,17 +55,9 @@ def answer_of(values: Array, most: int) -> Callable[[AskSingleValues], SingleVal
 
 
 def read(answers: list[SingleValues], sums: Array) -> Array:
-    """Returns the values (N, J) of all clients at the draws, minus infinity for none.
-
-    Parameters
-    ----------
-    sums : (N,) what the server has got of all clients together, minus infinity for none
-
-    Raises
-    ------
-    RemoteFault
-        They do not add up to these sums: a client has told other values than it has masked.
-    """
+    """Returns the values (N, J) of all clients at the draws, minus infinity for none. `sums`: (N,) what the server has got of all
+    clients together, minus infinity for none. Raises RemoteFault: they do not add up to these sums: a client has told other
+    values than it has masked."""
     values = np.stack([answer.values[: len(sums)] for answer in answers], axis=1)
     none = (values <= LOST).any(axis=1)
     highest = sums.max(initial=-np.inf)  # far below it sums are as in `Values`

@@ -21,16 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...arrays import Array
 from ...models.expfam import factor, packed, unpacked
 from ..core.messages import RemoteFault, evolve
 from ..core.nets import sobol
 from .newton import Metric
 from .settings import ASKED_OF_ALL, QUESTIONS, AskNormal, Curvature
-
-Array = NDArray[np.float64]
 
 AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
 MOVED, FAR = 0.1, 1.0  # posterior sds by which no mean moves where that is the posterior, or near it
@@ -41,23 +39,16 @@ CELLS_OF_ALL, CELLS_OF_ONE = 0.6, 0.4  # by more questions, and of all clients' 
 
 @dataclass(frozen=True)
 class Quadratics:
-    """Holds a quadratic of each of s clients; before its first answer it is 0.
+    """Holds a quadratic of each of s clients; before its first answer it is 0."""
 
-    Attributes
-    ----------
-    answered : (s,) questions that each has answered
-    at, value, gradient, hessian : (s, P), (s,), (s, P), (s, P, P) of each about its centre; minus the Hessian
-    remains : (s,) nats by which each log-likelihood differs from it over the normal, by their standard deviation
-    before : (P,) the mode by the quadratics of points
-    """
-
-    answered: Array
+    answered: Array  # (s,) questions that each has answered
+    # at, value, gradient, hessian: (s, P), (s,), (s, P), (s, P, P) of each about its centre; minus the Hessian
     at: Array
     value: Array
     gradient: Array
     hessian: Array
-    remains: Array
-    before: Array
+    remains: Array  # (s,) nats by which each log-likelihood differs from it over the normal, by their standard deviation
+    before: Array  # (P,) the mode by the quadratics of points
 
     @classmethod
     def none(cls, s: int, P: int) -> Quadratics:
@@ -117,7 +108,8 @@ class Quadratics:
 
 
 def average(curved: Callable[[Array], tuple[Array, ...]], query: AskNormal, seed: int) -> tuple[Array, ...]:
-    """Returns a log-likelihood's quadratic over a normal distribution, as `curved` at its mean has it.
+    """Returns a log-likelihood's quadratic over a normal distribution, as `curved` at its mean has it. Raises RemoteFault: the
+    question has no covariance matrix.
 
     Parameters
     ----------
@@ -127,11 +119,6 @@ def average(curved: Callable[[Array], tuple[Array, ...]], query: AskNormal, seed
     -------
     value (1,), gradient (1, P) and minus the Hessian (1, P, P), and of all else the mean; then the nats (1,) by which it differs
     from this quadratic
-
-    Raises
-    ------
-    RemoteFault
-        The question has no covariance matrix.
     """
     P = len(query.mean)
     covariance = unpacked(query.covariance[np.newaxis], P)[0]

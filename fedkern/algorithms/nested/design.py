@@ -17,11 +17,9 @@ from scipy.interpolate import RBFInterpolator
 from scipy.spatial import cKDTree
 from scipy.special import ndtri
 
+from ...arrays import Array, Indices
 from ..core.messages import evolve
 from ..core.nets import NETS, sobol
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 STEPS = (0.75, 0.75, 1.2, 1.5, 1.8)  # of the lattice in sds, for 0, 1, 2, .. hyperparameters
 NEGLIGIBLE = (6.0, 6.0, 5.5, 5.5, 4.5)  # nats below the mode
@@ -71,13 +69,9 @@ def toward(gradient: Array, hessian: Array) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Is a lattice in coordinates zeta, v = origin + axes zeta.
+    """Is a lattice in coordinates zeta, v = origin + axes zeta."""
 
-    Attributes
-    ----------
-    origin, axes : (n,), (n, n)
-    """
-
+    # origin, axes: (n,), (n, n)
     origin: Array
     axes: Array
 
@@ -91,7 +85,7 @@ class Lattice:
         """The nats below the largest density, from which on a point needs no neighbours."""
         return NEGLIGIBLE[min(len(self.origin), len(NEGLIGIBLE) - 1)]
 
-    def v(self, cells: Index) -> Array:
+    def v(self, cells: Indices) -> Array:
         """Returns v (k, n) of cells (k, n), whole numbers."""
         return np.asarray(self.origin + self.step * cells @ self.axes.T)
 
@@ -99,7 +93,7 @@ class Lattice:
         """Returns zeta (k, n), in sds from the origin."""
         return np.asarray(np.linalg.solve(self.axes, (v - self.origin).T).T)
 
-    def wanted(self, cells: Index, log_density: Array, best: float) -> Index:
+    def wanted(self, cells: Indices, log_density: Array, best: float) -> Indices:
         """Returns neighbours (m, n), not yet among `cells` (k, n), of those whose density is not negligible."""
         n, known = len(self.origin), {tuple(cell) for cell in cells.tolist()}
         if not n:
@@ -132,28 +126,19 @@ ROUNDING = 1e-10  # of a value
 
 @dataclass(frozen=True)
 class Search:
-    """Holds the searches at k places.
+    """Holds the searches at k places."""
 
-    Attributes
-    ----------
-    v : (k, n)
-    trial : (k, U) the point of the next answer
-    at, value : (k, U), (k,) the best u so far, and the log posterior there; minus infinity before the first answer
-    step, hessian : (k, U), (k, U, U) Newton's step from there, and minus the Hessian
-    gain : (k,) the gain of a full step, as the Hessian foresees it; of an ended search it is among the value
-    share : (k,) of the step that is tried
-    asked : (k,) answers
-    """
-
-    v: Array
-    trial: Array
+    v: Array  # (k, n)
+    trial: Array  # (k, U) the point of the next answer
+    # at, value: (k, U), (k,) the best u so far, and the log posterior there; minus infinity before the first answer
     at: Array
     value: Array
+    # step, hessian: (k, U), (k, U, U) Newton's step from there, and minus the Hessian
     step: Array
     hessian: Array
-    gain: Array
-    share: Array
-    asked: Array
+    gain: Array  # (k,) the gain of a full step, as the Hessian foresees it; of an ended search it is among the value
+    share: Array  # (k,) of the step that is tried
+    asked: Array  # (k,) answers
 
     @classmethod
     def begin(cls, v: Array, u: Array) -> Search:
@@ -168,11 +153,11 @@ class Search:
         return np.asarray(self.gain <= CLOSE)
 
     @property
-    def open(self) -> Index:
+    def open(self) -> Indices:
         """The places where more is to be asked."""
         return np.flatnonzero(~self.ended & (self.asked < MOST_STEPS))
 
-    def answered(self, which: Index, value: Array, gradient: Array, hessian: Array) -> Search:
+    def answered(self, which: Indices, value: Array, gradient: Array, hessian: Array) -> Search:
         """Returns the searches with answers at the trial points of `which`; minus infinity is no answer."""
         new = evolve(self, **{name: getattr(self, name).copy() for name in self.__dataclass_fields__})
         new.asked[which] += 1
@@ -217,32 +202,21 @@ HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 @dataclass(frozen=True)
 class Draws:
-    """Holds draws of (v, u).
+    """Holds draws of (v, u)."""
 
-    Attributes
-    ----------
-    v, u : (N, n), (N, U)
-    log_density : (N,) of (v, u)
-    nets : (N,) to which scrambled net each belongs
-    """
-
+    # v, u: (N, n), (N, U)
     v: Array
     u: Array
-    log_density: Array
-    nets: Index
+    log_density: Array  # (N,) of (v, u)
+    nets: Indices  # (N,) to which scrambled net each belongs
 
 
 @dataclass(frozen=True)
 class Source:
-    """Is the distribution of draws of (v, u).
+    """Is the distribution of draws of (v, u)."""
 
-    Attributes
-    ----------
-    lattice : the coordinates zeta of v
-    v, mode, hessian, log_density : (k, n), (k, U), (k, U, U), (k,) at the places, log_density of v | y but for a constant
-    """
-
-    lattice: Lattice
+    lattice: Lattice  # the coordinates zeta of v
+    # v, mode, hessian, log_density: (k, n), (k, U), (k, U, U), (k,) at the places, log_density of v | y but for a constant
     v: Array
     mode: Array
     hessian: Array
@@ -266,7 +240,7 @@ class Source:
         return np.asarray(RBFInterpolator(nodes, columns, kernel="cubic", degree=1)(zeta))
 
     @cached_property
-    def _distinct(self) -> Index:
+    def _distinct(self) -> Indices:
         """The nodes that are in no earlier one's place: a stencil at the end of the search may come twice."""
         return np.sort(np.unique(np.round(self._nodes, SAME), axis=0, return_index=True)[1])
 
@@ -328,7 +302,7 @@ class Source:
             return np.zeros((N, 0)), np.zeros(N)
         cells, ends, width = self._cells
         zeta, log_density = np.empty((N, n)), np.full(N, -np.log(width).sum() - np.linalg.slogdet(self.lattice.axes)[1])
-        chosen: tuple[Index, ...] = ()
+        chosen: tuple[Indices, ...] = ()
         for axis in range(n):
             rest = cells.sum(axis=tuple(range(axis + 1, n))) if axis + 1 < n else cells  # (m,) * (axis + 1)
             share = rest[chosen] if chosen else np.broadcast_to(rest, (N, len(rest)))

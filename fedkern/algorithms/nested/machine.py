@@ -29,6 +29,7 @@ from typing import Protocol as Shape
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.psis import UNRELIABLE
@@ -118,29 +119,18 @@ SPREAD = 0.5  # nats, of all clients together, by which integrating theta out by
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds settings that every party of a job knows.
+    """Holds settings that every party of a job knows."""
 
-    Attributes
-    ----------
-    seed : of all draws
-    rounds : questions, at most
-    places : of a question for curvatures
-    points, questions : draws of a question for weights, and how many of these there are at most, but for
-    most : questions for weights, where the error of the draws so far says that so many are enough
-    effective : draws of equal weight that the weighted ones must be worth
-    told : draws of the posterior that clients are told at the end
-    inner : draws of theta by which a client integrates it out, where the response is not Gaussian; an even number
-    """
-
-    seed: int
-    rounds: int = ROUNDS
-    places: int = PLACES
+    seed: int  # of all draws
+    rounds: int = ROUNDS  # questions, at most
+    places: int = PLACES  # of a question for curvatures
+    # points, questions: draws of a question for weights, and how many of these there are at most, but for
     points: int = POINTS
     questions: int = QUESTIONS
-    most: int = MOST
-    effective: float = EFFECTIVE
-    told: int = TOLD
-    inner: int = INNER
+    most: int = MOST  # questions for weights, where the error of the draws so far says that so many are enough
+    effective: float = EFFECTIVE  # draws of equal weight that the weighted ones must be worth
+    told: int = TOLD  # draws of the posterior that clients are told at the end
+    inner: int = INNER  # draws of theta by which a client integrates it out, where the response is not Gaussian; an even number
 
     def __post_init__(self) -> None:
         for name, least in (("rounds", 1), ("places", 1), ("points", 16), ("questions", 1), ("told", 1), ("inner", 4)):
@@ -159,8 +149,6 @@ class Settings:
 
 # Client --------------------
 
-
-Array = NDArray[np.float64]
 
 INNER_CHAIN = 1003  # chain of the stream "posterior": released draws have the first 1,000
 CHUNKS = 20  # parts of a question's draws that are computed together: memory
@@ -184,24 +172,16 @@ class Model(Shape):
 @final
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    name, index : its name and number
-    model : of its own rows
-    n_linear : U, the length of u
-    round : questions answered
-    told : (t, P) draws of the posterior, which the server tells at the end
-    """
-
+    # name, index: its name and number
     name: str = field(metadata=GIVEN)
     index: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=GIVEN)
-    model: Model = field(metadata=GIVEN)
-    n_linear: int = field(metadata=GIVEN)
-    round: int = 0
-    told: Array | None = None
+    model: Model = field(metadata=GIVEN)  # of its own rows
+    n_linear: int = field(metadata=GIVEN)  # U, the length of u
+    round: int = 0  # questions answered
+    told: Array | None = None  # (t, P) draws of the posterior, which the server tells at the end
 
 
 def client(name: str, index: int, settings: Settings, model: Model, n_linear: int) -> Client:
@@ -288,8 +268,6 @@ def _each(
 # Server --------------------
 
 
-Index = NDArray[np.int64]
-
 MODE, LATTICE, DRAWS = "mode", "lattice", "draws"  # what is being done
 ENOUGH, ALL_ROUNDS = "enough", "rounds"  # why no more is asked
 MOST_STENCILS = 15
@@ -324,56 +302,41 @@ class Prior(Shape):
 @final
 @dataclass(frozen=True)
 class Server:
-    """Is the server's state.
-
-    Attributes
-    ----------
-    prior, names : of xi; of the clients
-    phase : "mode", "lattice" or "draws"
-    search : the open places
-    steps : (n,) of the last stencil
-    cells : (k, n) of the lattice's open places
-    v, mode, hessian, log_density : (K, n), (K, U), (K, U, U), (K,) at ended places, of v | y but for a constant
-    good : (K,) whether the steps there came to their end
-    known : (K, n) cells of the lattice; of points of the last stencil none
-    first : of v, the number of the lattice's middle
-    origin, axes : of the lattice
-    asked : of the open question, the numbers of its places
-    drawn : questions for weights that were asked
-    points_v, points_u, log_q, nets, values : (N, n), (N, U), (N,), (N,), (N, J) draws, and each client's log-likelihood there
-    spread : (J,) the error of these that is not the same everywhere
-    round, stencils : questions answered; stencils looked at
-    halted : why no more is asked; "" before
-    waiting, answers : clients that have yet to answer; client -> its answer
-    """
+    """Is the server's state."""
 
     settings: Settings = field(metadata=GIVEN)
+    # prior, names: of xi; of the clients
     prior: Prior = field(metadata=GIVEN)
     names: tuple[str, ...] = field(metadata=GIVEN)
-    search: Search
-    steps: Array
-    cells: Array
+    search: Search  # the open places
+    steps: Array  # (n,) of the last stencil
+    cells: Array  # (k, n) of the lattice's open places
+    # v, mode, hessian, log_density: (K, n), (K, U), (K, U, U), (K,) at ended places, of v | y but for a constant
     v: Array
     mode: Array
     hessian: Array
     log_density: Array
-    good: Array
-    known: Array
+    good: Array  # (K,) whether the steps there came to their end
+    known: Array  # (K, n) cells of the lattice; of points of the last stencil none
+    # origin, axes: of the lattice
     origin: Array
     axes: Array
-    asked: Array
+    asked: Array  # of the open question, the numbers of its places
+    # points_v, points_u, log_q, nets, values: (N, n), (N, U), (N,), (N,), (N, J) draws, and each client's log-likelihood there
     points_v: Array
     points_u: Array
     log_q: Array
     nets: Array
     values: Array
-    spread: Array
-    phase: str = MODE
-    first: int = 0
-    drawn: int = 0
+    spread: Array  # (J,) the error of these that is not the same everywhere
+    phase: str = MODE  # "mode", "lattice" or "draws"
+    first: int = 0  # of v, the number of the lattice's middle
+    drawn: int = 0  # questions for weights that were asked
+    # round, stencils: questions answered; stencils looked at
     round: int = 0
     stencils: int = 0
-    halted: str = ""
+    halted: str = ""  # why no more is asked; "" before
+    # waiting, answers: clients that have yet to answer; client -> its answer
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
     answers: PersistentMap[int, Curvatures | Marginals] = field(default_factory=PersistentMap, metadata=GIVEN)
 
@@ -388,7 +351,7 @@ class Server:
         return len(self.names)
 
     @property
-    def updates(self) -> Index:
+    def updates(self) -> Indices:
         """(J,) The number of rounds in which each client took part: all of them."""
         return np.full(len(self.names), self.round)
 
@@ -682,29 +645,17 @@ REMEDY = 'take algorithm.inference = "hmc", or "sfvi"'  # draws are asked as lon
 
 @dataclass(frozen=True)
 class Found:
-    """Holds the result of a job.
+    """Holds the result of a job."""
 
-    Attributes
-    ----------
-    posterior : draws of xi with their weights
-    places : values of the hyperparameters whose conditional posterior is known
-    unfinished : how many of these searches did not end
-    border : by how many nats the density of the hyperparameters is below its mode where the lattice ends, at least
-    wanted : by how many it has to be
-    questions : for weights
-    error : by how many posterior sds any mean may be off, and any sd
-    spread : nats, of all clients together, by which integrating areas out is off from one draw to another
-    converged, reason : the verdict, and in a sentence why not
-    """
-
-    posterior: Weighted
-    places: int
-    unfinished: int
-    border: float
-    wanted: float
-    questions: int
-    error: tuple[float, float]
-    spread: float
+    posterior: Weighted  # draws of xi with their weights
+    places: int  # values of the hyperparameters whose conditional posterior is known
+    unfinished: int  # how many of these searches did not end
+    border: float  # by how many nats the density of the hyperparameters is below its mode where the lattice ends, at least
+    wanted: float  # by how many it has to be
+    questions: int  # for weights
+    error: tuple[float, float]  # by how many posterior sds any mean may be off, and any sd
+    spread: float  # nats, of all clients together, by which integrating areas out is off from one draw to another
+    # converged, reason: the verdict, and in a sentence why not
     converged: bool
     reason: str
 

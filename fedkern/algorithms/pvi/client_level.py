@@ -22,6 +22,7 @@ from typing import TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...models.expfam import Gaussian, keeps_proper
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
@@ -51,35 +52,27 @@ from .machine import released as released
 from .messages import QUpdate, Settings, SiteApplied, SiteDelta, SiteShare
 from .scale import clipped
 
-Vector = NDArray[np.float64]
-
 
 @final
 @dataclass(frozen=True)
 class Server:
-    """Is the server's state: as `pvi.Server`, but q is kept itself, since no set of sites adds up to it.
-
-    Attributes
-    ----------
-    mechanism, source : sampler of clients, clip and noise
-    updates : (M,) answers of each client, whether or not they entered a sum
-    pending : client -> its change, until all of the round have come
-    charging, releasing : a charge is being made at the server's own budget; a noisy sum is being stored
-    noise : (2 d,) variance of the noise in q's h and P, of all rounds so far
-    """
+    """Is the server's state: as `pvi.Server`, but q is kept itself, since no set of sites adds up to it."""
 
     settings: Settings = field(metadata=GIVEN)
     prior: Gaussian = field(metadata=GIVEN)
     q: Gaussian
+    # mechanism, source: sampler of clients, clip and noise
     mechanism: Mechanism = field(metadata=GIVEN)
     source: Source = field(metadata=GIVEN)
-    updates: NDArray[np.int64]
+    updates: NDArray[np.int64]  # (M,) answers of each client, whether or not they entered a sum
     trajectory: Trajectory
-    noise: Vector
+    noise: Vector  # (2 d,) variance of the noise in q's h and P, of all rounds so far
     averaged_sites: bool = field(default=False, metadata=GIVEN)
     round: int = 0
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    # client -> its change, until all of the round have come
     pending: PersistentMap[int, Vector] = field(default_factory=PersistentMap, metadata=GIVEN)
+    # charging, releasing: a charge is being made at the server's own budget; a noisy sum is being stored
     charging: bool = field(default=False, metadata=GIVEN)
     releasing: bool = field(default=False, metadata=GIVEN)
     spent: bool = False
@@ -112,12 +105,7 @@ class Server:
 
 
 def start(
-    settings: Settings,
-    prior: Gaussian,
-    n_clients: int,
-    mechanism: Mechanism,
-    source: Source,
-    averaged_sites: bool = False,
+    settings: Settings, prior: Gaussian, n_clients: int, mechanism: Mechanism, source: Source, averaged_sites: bool = False
 ) -> tuple[Server, ServerEffects]:
     """Returns the server's first state, and the charge of its first round."""
     updates, trajectory = np.zeros(n_clients, np.int64), Trajectory(np.zeros(2 * prior.d))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core.kept import GIVEN, PersistentMap, load, save
@@ -34,8 +34,6 @@ from ..core.windows import Trajectory
 from .local import OMEGA_BOUND, Local, gradient_of
 from .machine import of_point
 from .messages import Gradient, Parameters, Settings
-
-Vector = NDArray[np.float64]
 
 
 @final

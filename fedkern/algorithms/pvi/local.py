@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...errors import NumericalError
 from ...kernels import glm, homes, rng
 from ...kernels.bound import Bound
@@ -29,7 +30,6 @@ from ..exchanges.arrival import AskSlope
 from .messages import SHARDED, BoxOfQ, Settings
 from .noise_aware import Design
 
-Vector = NDArray[np.float64]
 OMEGA_BOUND = 20.0
 FALL = 10.0  # times the bound before an update, which it may lose in it
 LARGEST = 1e100  # of h, P and mean where a failure must not show: products of two, and sums of their squares, are finite
@@ -37,33 +37,23 @@ LARGEST = 1e100  # of h, P and mean where a failure must not show: products of t
 
 @dataclass(frozen=True)
 class Local:
-    """Holds the part of a client that stays the same over its life.
+    """Holds the part of a client that stays the same over its life."""
 
-    Attributes
-    ----------
-    rows, settings : the data and the job's numbers
-    index : the client's number, the third word of its random counters
-    mechanism, source : sampler, clip and noise of a private job; None without privacy
-    row_ids : (n,) 64-bit hashes of the rows' ids, for shards
-    n_threads : of the kernels; no result depends on it
-    design : of a job whose posterior is to contain the noise: the meaning of the noisy gradients
-    tells : whether the client has rows enough to tell X'WX
-    box : where the server may ask, where it gets sums alone; None: everywhere
-    coins : the seed by which rows enter a batch that is not private, if no other party may know which; None: the job's
-    sums : the kernel's call over these rows, with this clip, which all steps share
-    """
-
+    # rows, settings: the data and the job's numbers
     rows: Rows
     settings: Settings
-    index: int
+    index: int  # the client's number, the third word of its random counters
+    # mechanism, source: sampler, clip and noise of a private job; None without privacy
     mechanism: Mechanism | None = None
     source: Source | None = None
-    row_ids: NDArray[np.uint64] | None = None
-    n_threads: int = 1
-    design: Design | None = None
-    tells: bool = False
-    box: BoxOfQ | None = None
+    row_ids: NDArray[np.uint64] | None = None  # (n,) 64-bit hashes of the rows' ids, for shards
+    n_threads: int = 1  # of the kernels; no result depends on it
+    design: Design | None = None  # of a job whose posterior is to contain the noise: the meaning of the noisy gradients
+    tells: bool = False  # whether the client has rows enough to tell X'WX
+    box: BoxOfQ | None = None  # where the server may ask, where it gets sums alone; None: everywhere
+    # the seed by which rows enter a batch that is not private, if no other party may know which; None: the job's
     coins: int | None = field(default=None, repr=False)
+    # the kernel's call over these rows, with this clip, which all steps share
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     def slope(self, question: AskSlope) -> tuple[Vector, Vector, int]:
@@ -221,9 +211,7 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
 
 
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
-    """Returns the private gradient: secret batch, clip, exact integer sum, noise (docs/spec/pvi.md, section 4, steps 1
-    to 5).
-    """
+    """Returns the private gradient: secret batch, clip, exact integer sum, noise (docs/spec/pvi.md, section 4, steps 1 to 5)."""
     source, n_rows, inverse_rate = local.source, len(local.rows), np.full(mechanism.dimension, mechanism.inverse_rate)
     assert source is not None
     sums = _sums(local, clip=mechanism.clip, grid=mechanism.grid, **fixed)
@@ -432,8 +420,7 @@ EXTREME = "responses, columns (are they standardised?), weights, model.prior_sd 
 
 def extreme(s: Settings) -> str:
     """Returns the remedy for a site whose numbers are larger than any that are sent: the sum of a client's counts is one of
-    them.
-    """
+    them."""
     if not FAMILIES[s.family].counted:
         return EXTREME
     return f'{EXTREME}; counts that are so many and right are measurements: write their logarithms, with family = "gaussian"'
@@ -520,11 +507,8 @@ def exact(
 def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1, unit: float = 1.0) -> tuple[Vector, Vector, int]:
     """Returns the gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i].
 
-    The third number counts rows that would add more than they may.
-
-    Parameters
-    ----------
-    unit : of the response in the model's numbers, in those of `rows`
+    The third number counts rows that would add more than they may. `unit`: of the response in the model's numbers, in those of
+    `rows`.
     """
     _, r, k = _expectations(rows, replace(s, bounded=False), q.mean, q.P, n_threads)
     less, flatter = _limited(rows, s.most_of_row, r, k, unit)

@@ -26,8 +26,8 @@ from typing import NamedTuple, final
 from typing import Protocol as Shape
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, keeps_proper, pack, packed_size, unpack
 from ..core.kept import GIVEN, PersistentMap, load, save
@@ -78,28 +78,19 @@ __all__ = ["SUMS", "QUpdate", "Refused", "SiteApplied", "SiteDelta", "load", "sa
 # order.
 
 
-Vector = NDArray[np.float64]
 BLOCK = 128
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Holds the sites; it is immutable.
+    """Holds the sites; it is immutable."""
 
-    Attributes
-    ----------
-    prior : (d + p,) h and packed P
-    d : coefficients
-    blocks : (clients of the block, d + p) their sites; a precision may be negative
-    sums : (blocks, d + p) of each block, the first with the prior
-    variance : the residual variance of a job that learns it, else 1. Blocks and sums are in units of 1 / variance: a linear
-        likelihood's site is then the same whatever the variance, and only the prior moves against it
-    """
-
-    prior: Vector = field(metadata=GIVEN)
-    d: int = field(metadata=GIVEN)
-    blocks: tuple[Vector, ...]
-    sums: Vector = field(metadata=GIVEN)
+    prior: Vector = field(metadata=GIVEN)  # (d + p,) h and packed P
+    d: int = field(metadata=GIVEN)  # coefficients
+    blocks: tuple[Vector, ...]  # (clients of the block, d + p) their sites; a precision may be negative
+    sums: Vector = field(metadata=GIVEN)  # (blocks, d + p) of each block, the first with the prior
+    # the residual variance of a job that learns it, else 1. Blocks and sums are in units of 1 / variance: a linear likelihood's
+    # site is then the same whatever the variance, and only the prior moves against it
     variance: float = 1.0
 
     @classmethod
@@ -173,40 +164,27 @@ OMEGA_CAP = 0.2  # largest damped change of log sigma in one update
 @final
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    name, local, prior_P : its name; rows, settings, mechanism and noise source; (d,) precisions of the prior, for the
-        cavity's floor
-    site_h, site_P : (d,) and (p,) its own site, where the scale is learnt in units of 1 / variance
-    optimiser : the local optimiser's state; None before the first update
-    shards : of local averaging and virtual clients; None otherwise
-    step : its own count of local steps since the job began, never reset
-    updates : deltas sent
-    question : the one whose charge is being made
-    outstanding : (dh, dP, shards as they will be if the delta is applied whole) until SiteApplied
-    refused : its budget is spent
-    floors : cavity coordinates that were floored, over all updates
-    failed : optimisers (its own, or its shards') that failed where that must not show, over all updates
-    sums : of its noisy gradients, where the posterior is to contain the noise; None otherwise
-    """
-
+    # name, local, prior_P: its name; rows, settings, mechanism and noise source; (d,) precisions of the prior, for the cavity's
+    # floor
     name: str = field(metadata=GIVEN)
     local: local.Local = field(metadata=GIVEN)
     prior_P: Vector = field(metadata=GIVEN)
+    # site_h, site_P: (d,) and (p,) its own site, where the scale is learnt in units of 1 / variance
     site_h: Vector
     site_P: Vector
-    optimiser: Vector | None = None
-    shards: scale.Shards | None = None
-    step: int = 0
-    updates: int = 0
-    question: QUpdate | None = field(default=None, metadata=GIVEN)
+    optimiser: Vector | None = None  # the local optimiser's state; None before the first update
+    shards: scale.Shards | None = None  # of local averaging and virtual clients; None otherwise
+    step: int = 0  # its own count of local steps since the job began, never reset
+    updates: int = 0  # deltas sent
+    question: QUpdate | None = field(default=None, metadata=GIVEN)  # the one whose charge is being made
+    # (dh, dP, shards as they will be if the delta is applied whole) until SiteApplied
     outstanding: tuple[Vector, Vector, Vector | None] | None = None
-    refused: bool = False
-    floors: int = 0
-    failed: int = 0
-    sums: Sums | None = None
+    refused: bool = False  # its budget is spent
+    floors: int = 0  # cavity coordinates that were floored, over all updates
+    failed: int = 0  # optimisers (its own, or its shards') that failed where that must not show, over all updates
+    sums: Sums | None = None  # of its noisy gradients, where the posterior is to contain the noise; None otherwise
 
 
 def client(name: str, context: local.Local, prior: Gaussian) -> Client:
@@ -259,8 +237,7 @@ def _busy(state: Client) -> str:
 
 def _charge(state: Client) -> int:
     """Returns the accounted steps of one update: shards answer once, however many steps they take (docs/spec/pvi.md, section
-    12).
-    """
+    12)."""
     return 1 if state.shards else state.local.settings.local_steps
 
 
@@ -362,41 +339,28 @@ SMALLEST_ALPHA = 2.0**-10
 @final
 @dataclass(frozen=True)
 class Server(Scheduled):
-    """Is the server's state.
-
-    Attributes
-    ----------
-    prior : of the model
-    sites : of all clients
-    q : prior times all sites, recomputed after each change
-    schedule : who is asked, and what came of it. An answer that the guard on q refused altogether is in no q
-    trajectory : see `point_of`
-    parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
-    pending : client -> its delta, until all answers to a question have come
-    halvings : how often the guard on q halved alpha
-    paths : the trajectory of each client's site, where each is averaged by itself; none elsewhere
-    slopes : client -> how far q is from the posterior of all rows, until all have said it
-    residuals : client -> its last sums of residuals, in a job that learns its scale
-    rescaled : the factor by which the last round has multiplied that scale
-    returns : whether lost clients take part again, as they do where a run is resumed
-    back : those that have come back -> `TO_TELL` .. `SAME`
-    """
+    """Is the server's state."""
 
     settings: Settings = field(metadata=GIVEN)
-    prior: Gaussian = field(metadata=GIVEN)
-    sites: Sites
-    q: Gaussian = field(metadata=GIVEN)
-    schedule: Schedule
-    trajectory: Trajectory
+    prior: Gaussian = field(metadata=GIVEN)  # of the model
+    sites: Sites  # of all clients
+    q: Gaussian = field(metadata=GIVEN)  # prior times all sites, recomputed after each change
+    schedule: Schedule  # who is asked, and what came of it. An answer that the guard on q refused altogether is in no q
+    trajectory: Trajectory  # see `point_of`
+    # into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
     parts: int = field(default=1, metadata=GIVEN)
+    # client -> its delta, until all answers to a question have come
     pending: PersistentMap[int, tuple[Vector, Vector]] = field(default_factory=PersistentMap, metadata=GIVEN)
-    halvings: int = 0
-    paths: tuple[Trajectory, ...] = ()
+    halvings: int = 0  # how often the guard on q halved alpha
+    paths: tuple[Trajectory, ...] = ()  # the trajectory of each client's site, where each is averaged by itself; none elsewhere
+    # client -> how far q is from the posterior of all rows, until all have said it
     slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap, metadata=GIVEN)
+    # client -> its last sums of residuals, in a job that learns its scale
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
-    rescaled: float = 1.0
+    rescaled: float = 1.0  # the factor by which the last round has multiplied that scale
+    # whether lost clients take part again, as they do where a run is resumed
     returns: bool = field(default=False, metadata=GIVEN)
-    back: PersistentMap[int, int] = field(default_factory=PersistentMap)
+    back: PersistentMap[int, int] = field(default_factory=PersistentMap)  # those that have come back -> `TO_TELL` .. `SAME`
 
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the values that follow from the sites and from the clients that are gone.
@@ -407,8 +371,7 @@ class Server(Scheduled):
 
     def with_back(self, clients: Collection[int]) -> Server:
         """Returns the state in which these lost clients are here again, each with the site that stands here: 1 if it has never
-        answered.
-        """
+        answered."""
         back = self.back
         for k in clients:
             back = back.plus(k, TO_TELL)

@@ -14,6 +14,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Vector
 from ...errors import NumericalError
 from ...models.expfam import Gaussian, unpack
 from ...privacy.masks import MOST_OF_ROW, WIDE
@@ -124,7 +125,6 @@ def looks(most: int) -> tuple[int, ...]:
 # Messages --------------------
 
 
-Vector = NDArray[np.float64]
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
 
@@ -144,8 +144,7 @@ class QUpdate(Message, kind=10):
 @dataclass(frozen=True)
 class SiteDelta(Message, kind=11, tells=tells.Sites(private=tells.NOISED)):
     """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own
-    updates.
-    """
+    updates."""
 
     round: int
     version: int
@@ -316,8 +315,6 @@ SUMS = (
 
 # Box --------------------
 
-
-Array = NDArray[np.float64]
 
 WIDER, NARROWEST = 4.0, 2.0**-40  # prior sds that q's may have
 

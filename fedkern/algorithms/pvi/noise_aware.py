@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Vector
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core import once, tells
@@ -39,8 +40,6 @@ from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFau
 # at 0, and over m_d / 4, these are points in which gradients are lines. Source: docs/spec/pvi.md, section 16.
 
 
-Vector = NDArray[np.float64]
-
 PROBIT = np.pi / 8  # E logistic(a) of a Gaussian a is about logistic(mean / sqrt(1 + PROBIT x variance))
 MOST = 8  # binary columns, of which all combinations are formed
 STEPS, REST = 100, 1e-12  # of Newton
@@ -48,19 +47,13 @@ STEPS, REST = 100, 1e-12  # of Newton
 
 @dataclass(frozen=True)
 class TwoPoints:
-    """Holds the columns of a design.
+    """Holds the columns of a design."""
 
-    Attributes
-    ----------
-    spread : (d,) mean squares
-    weights, values : (c,) chances of the combinations, and (c, d) the values that columns which are no normal ones have in each
-    discrete : (d,) which are none: the intercept, and binary columns
-    """
-
-    spread: Vector
+    spread: Vector  # (d,) mean squares
+    # weights, values: (c,) chances of the combinations, and (c, d) the values that columns which are no normal ones have in each
     weights: Vector
     values: Vector
-    discrete: NDArray[np.bool_]
+    discrete: NDArray[np.bool_]  # (d,) which are none: the intercept, and binary columns
 
     @classmethod
     def of(cls, spread: Vector, shares: Mapping[int, float], intercept: bool) -> TwoPoints:
@@ -163,24 +156,19 @@ class Sums:
     """Holds the sums that a client keeps of its steps.
 
     "Point" is `Design.points`, "gradient" the likelihood's part of a noisy gradient in mu.
-
-    Attributes
-    ----------
-    early, late : counts of steps
-    early_point, early_gradient, late_point, late_gradient : (d,) their sums
-    points : (d, d) sum of point point' over the early steps
-    cross : (d, d) sum of gradient point' over the early steps
-    squares, products : (d,) sums of f^2 and of f x gradient in omega over all steps, where that gradient is -f x curvature
     """
 
+    # early, late: counts of steps
     early: int
     late: int
+    # early_point, early_gradient, late_point, late_gradient: (d,) their sums
     early_point: Vector
     early_gradient: Vector
     late_point: Vector
     late_gradient: Vector
-    points: Vector
-    cross: Vector
+    points: Vector  # (d, d) sum of point point' over the early steps
+    cross: Vector  # (d, d) sum of gradient point' over the early steps
+    # squares, products: (d,) sums of f^2 and of f x gradient in omega over all steps, where that gradient is -f x curvature
     squares: Vector
     products: Vector
 
@@ -193,25 +181,16 @@ class Sums:
 
 @dataclass(frozen=True)
 class Design:
-    """Says, in public numbers, which measurement a step's noisy gradient is.
+    """Says, in public numbers, which measurement a step's noisy gradient is."""
 
-    Attributes
-    ----------
-    family : of the response
-    spread : (d,) the mean square that each column is expected to have; of a logistic model only
-    early_steps : the first steps of a client, from which its curvature is taken
-    binary : of a logistic model with columns that are declared as binary; None: all count as normal
-    """
-
-    family: str
-    spread: Vector
-    early_steps: int
-    binary: TwoPoints | None = None
+    family: str  # of the response
+    spread: Vector  # (d,) the mean square that each column is expected to have; of a logistic model only
+    early_steps: int  # the first steps of a client, from which its curvature is taken
+    binary: TwoPoints | None = None  # of a logistic model with columns that are declared as binary; None: all count as normal
 
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
         """Returns points (n, d) in which the gradient in mu is a line, and weights (n, d) of a row's curvature in that of
-        omega.
-        """
+        omega."""
         if self.family == "gaussian":
             return mu, variances
         if self.binary is not None:
@@ -221,13 +200,8 @@ class Design:
         return mu * shrunk, variances * (shrunk - PROBIT * shrunk**3 * squared)
 
     def add(self, sums: Sums, seen: Sequence[Vector], first: int) -> Sums:
-        """Returns the sums with the steps of one update.
-
-        Parameters
-        ----------
-        seen : of each step (mu, omega, noisy gradient of the likelihood in both), (4d,)
-        first : the client's count of steps before them
-        """
+        """Returns the sums with the steps of one update. `seen`: of each step (mu, omega, noisy gradient of the likelihood in
+        both), (4d,); `first`: the client's count of steps before them."""
         mu, omega, in_mu, in_omega = np.split(np.stack(seen), 4, axis=1)
         point, factor = self.points(mu, np.exp(2 * omega))
         cut = min(max(self.early_steps - first, 0), len(seen))
@@ -295,19 +269,13 @@ class NoisySums(Message, kind=16, tells=tells.Public(private="sums of noised sum
 
 @dataclass(frozen=True)
 class Known:
-    """Holds all that the server knows of a client's steps without its sums.
+    """Holds all that the server knows of a client's steps without its sums."""
 
-    Attributes
-    ----------
-    design : of its job
-    least, most : steps of the updates that came: the last may have been shortened, and a dropped one counts at the client
-    gradient : the largest size that a number of one noisy gradient can have
-    """
-
-    design: Design
+    design: Design  # of its job
+    # least, most: steps of the updates that came: the last may have been shortened, and a dropped one counts at the client
     least: int
     most: int
-    gradient: float
+    gradient: float  # the largest size that a number of one noisy gradient can have
 
     @classmethod
     def of(cls, design: Design, updates: int, dropped: int, local_steps: int, gradient: float) -> Known:
@@ -347,8 +315,7 @@ class Known:
 
     def _can_be_points(self, sums: Sums) -> bool:
         """Tells whether Cauchy-Schwarz holds: n sum x x' - (sum x)(sum x)' has no negative eigenvalue, on the scale of each
-        coefficient.
-        """
+        coefficient."""
         squares = np.diag(sums.points)
         if not (squares >= 0).all():
             return False
@@ -427,67 +394,44 @@ PROTOCOL = once.protocol("noisy-sums", (AskSums,), (NoisySums,), server_receive,
 
 @dataclass(frozen=True)
 class Noise:
-    """Describes the noise of one number of one step's gradient.
+    """Describes the noise of one number of one step's gradient."""
 
-    Attributes
-    ----------
-    variance : that of the privacy noise
-    odds : (1 - rate) / rate of the sampling of rows, which adds odds x curvature
-    """
-
-    variance: float
-    odds: float
+    variance: float  # that of the privacy noise
+    odds: float  # (1 - rate) / rate of the sampling of rows, which adds odds x curvature
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Holds the posterior, and how well it is founded.
+    """Holds the posterior, and how well it is founded."""
 
-    Attributes
-    ----------
-    q : Gaussian with a full precision matrix
-    moved : (d,) how far the estimate is from where the late steps were, in its standard deviations
-    curvature_error : (d,) relative standard error of the curvature of each coefficient
-    clear : smallest eigenvalue of the correlations of the curvature, over that which noise explains: below 1 it was lifted
-    correlations : (d, d) these, less the part that noise explains
-    uncut : the curvature in mu over that in omega: 1 without a clip; a cut row keeps the second in part, and nothing of the first
-    uncut_error : its standard error, of the noise and of the sampling of rows
-    roamed : (d,) mean square distance of the early points, of which the curvature is, from the late ones
-    """
-
-    q: Gaussian
-    moved: Vector
-    curvature_error: Vector
+    q: Gaussian  # Gaussian with a full precision matrix
+    moved: Vector  # (d,) how far the estimate is from where the late steps were, in its standard deviations
+    curvature_error: Vector  # (d,) relative standard error of the curvature of each coefficient
+    # smallest eigenvalue of the correlations of the curvature, over that which noise explains: below 1 it was lifted
     clear: float
-    correlations: Vector
+    correlations: Vector  # (d, d) these, less the part that noise explains
+    # the curvature in mu over that in omega: 1 without a clip; a cut row keeps the second in part, and nothing of the first
     uncut: float = 1.0
-    uncut_error: float = np.inf
-    roamed: Vector | float = 0.0
+    uncut_error: float = np.inf  # its standard error, of the noise and of the sampling of rows
+    roamed: Vector | float = 0.0  # (d,) mean square distance of the early points, of which the curvature is, from the late ones
 
 
 @dataclass(frozen=True)
 class _Fall:
-    """Says how one client's gradients fall with the point, about the mean of its late steps.
+    """Says how one client's gradients fall with the point, about the mean of its late steps."""
 
-    Attributes
-    ----------
-    gram, fall : (d, d) second moments of the early points; of minus the early gradients with them. fall / gram is the curvature
-    noisy : (d, d) the factor of noise of variance 1 in every gradient, in a row of `fall`
-    squares, products : (d,) the same of omega: products / squares is the diagonal of the curvature
-    late : how many steps
-    point, gradient : (d,) means over them
-    noise : in one gradient
-    """
-
+    # gram, fall: (d, d) second moments of the early points; of minus the early gradients with them. fall / gram is the curvature
     gram: Vector
     fall: Vector
-    noisy: Vector
+    noisy: Vector  # (d, d) the factor of noise of variance 1 in every gradient, in a row of `fall`
+    # squares, products: (d,) the same of omega: products / squares is the diagonal of the curvature
     squares: Vector
     products: Vector
-    late: int
+    late: int  # how many steps
+    # point, gradient: (d,) means over them
     point: Vector
     gradient: Vector
-    noise: Noise
+    noise: Noise  # in one gradient
 
     @classmethod
     def of(cls, sums: Sums, noise: Noise) -> _Fall:
@@ -539,18 +483,9 @@ def _alone(design: Design, prior: Gaussian, of_client: tuple[Sums, Noise]) -> bo
 
 
 def solve_posterior(design: Design, prior: Gaussian, of_clients: Sequence[tuple[Sums, Noise]]) -> Estimate:
-    """Returns the posterior from the prior and all clients' sums, by generalised least squares.
-
-    Parameters
-    ----------
-    prior : with independent coefficients
-    told : each client's sums, all with late steps, and the noise in them
-
-    Raises
-    ------
-    ImproperError
-        Linear algebra ends beyond the finite numbers, or without a proper Gaussian.
-    """
+    """Returns the posterior from the prior and all clients' sums, by generalised least squares. `prior`: with independent
+    coefficients; `told`: each client's sums, all with late steps, and the noise in them. Raises ImproperError: linear algebra
+    ends beyond the finite numbers, or without a proper Gaussian."""
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             estimate = _solve(design, prior, of_clients)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels.homes import on_host
 from ...models.expfam import Gaussian, floored, unpack
 from ...models.glm import BLOCK, Rows
@@ -168,23 +169,14 @@ PROTOCOL: Protocol[Told, Told] = once.protocol("variance", (LearntVariance,), ()
 # Source: docs/spec/pvi.md, section 12 b and c.
 
 
-Vector = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Shards:
-    """Is the state of a client's shards.
+    """Is the state of a client's shards."""
 
-    Attributes
-    ----------
-    members : row indices of each shard; rows with a number that is not finite are in none
-    sites : (n, 2d) noise-free virtual sites (h, P); stays zero under local averaging
-    optimiser : each shard's own optimiser state, or None
-    """
-
+    # row indices of each shard; rows with a number that is not finite are in none
     members: tuple[NDArray[np.int64], ...] = field(metadata=GIVEN)
-    sites: Vector
-    optimiser: tuple[Vector | None, ...]
+    sites: Vector  # (n, 2d) noise-free virtual sites (h, P); stays zero under local averaging
+    optimiser: tuple[Vector | None, ...]  # each shard's own optimiser state, or None
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,14 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import expit, gammaln
 
+from ...arrays import Array, Matrix, Vector
 from ...models.hierarchical import LocalModel
 from ...models.likelihood import HALF_LOG_TAU, Noisy
 from ...models.spatial.site import Site
 from ...models.variational import FURTHEST, Block
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -109,12 +106,7 @@ def barycentre(block: Block, parameters: Matrix, weights: Vector, tolerance: flo
     """Returns the flat parameters of the Wasserstein barycentre of Gaussians.
 
     Means are averaged; standard deviations are averaged, or for full covariances the result is the fixed point S = sum_j w_j
-    (S^1/2 C_j S^1/2)^1/2 of Alvarez-Esteban et al. (2016).
-
-    Parameters
-    ----------
-    parameters : (J, k)
-    weights : (J,) positive, adding up to 1
+    (S^1/2 C_j S^1/2)^1/2 of Alvarez-Esteban et al. (2016). `parameters`: (J, k); `weights`: (J,) positive, adding up to 1.
     """
     means, spreads = zip(*(block.moments(row) for row in parameters))
     mean = weights @ np.array(means)
@@ -163,15 +155,10 @@ class NestedFamily:
     """Is the family q(u | xi) of `outer`, and q(theta | xi, u).
 
     Flat parameters: of `outer`, then log w, c and delta of the areas with rows.
-
-    Attributes
-    ----------
-    outer : of u_L
-    site : whose theta is sampled
     """
 
-    outer: Family
-    site: Site
+    outer: Family  # of u_L
+    site: Site  # whose theta is sampled
 
     def __post_init__(self) -> None:
         if not self.site.sampled or self.outer.block.size != self.site.decoder.n_local:
@@ -194,8 +181,7 @@ class NestedFamily:
 
     def initial(self, sd: float) -> Vector:
         """Returns the parameters at which c and s are those of the response alone: by a step of Newton's method from a common
-        mean.
-        """
+        mean."""
         site, rows = self.site, self.site.rows
         if not len(rows.y):
             return self.outer.initial(sd)
@@ -279,8 +265,7 @@ class NestedFamily:
 
     def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
         """Returns means and standard deviations given xi (n_normals,): of u_L, then of theta in areas with rows, at the mean of
-        u_L.
-        """
+        u_L."""
         mean, sd = self.outer.moments(parameters[: self.outer.n_parameters], xi, centre)
         s = self.site.spatial(xi[np.newaxis], mean[np.newaxis])
         assert s.v is not None
@@ -452,26 +437,17 @@ class Shear:
 # wide in all unknowns few draws would be worth anything. Source: docs/concepts/convergence.md, "Whether it is right".
 
 
-Array = NDArray[np.float64]
-
 FREEDOM = 5  # degrees of it
 WIDER = 1.5  # than q
 
 
 @dataclass(frozen=True)
 class Wide:
-    """Holds S draws.
+    """Holds S draws."""
 
-    Attributes
-    ----------
-    inner : (S, P) in the coordinates in which q is normal
-    log_q : (S,) log density of q at them
-    beside : (S,) that less the log density that they are drawn from
-    """
-
-    inner: Array
-    log_q: Array
-    beside: Array
+    inner: Array  # (S, P) in the coordinates in which q is normal
+    log_q: Array  # (S,) log density of q at them
+    beside: Array  # (S,) that less the log density that they are drawn from
 
 
 def normals(size: int) -> int:

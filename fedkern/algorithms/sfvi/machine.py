@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ...arrays import Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.hierarchical import GlobalPrior, LocalModel
@@ -137,57 +138,35 @@ SUMS = (Sum(GlobalGradient, MaskedGradient, WIDE), Sum(GlobalGradientBound, Mask
 # Settings --------------------
 
 
-Matrix = NDArray[np.float64]
-
 LARGEST_FULL = 64  # local unknowns up to which L_j is triangular by default
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds settings that every party of a job knows.
+    """Holds settings that every party of a job knows."""
 
-    Attributes
-    ----------
-    rounds : questions of the server; of the length at hand if they go on until all has settled
-    most : 0, or the longest length of such a job (`core.until`)
-    covariance : of q(xi), "full" or "diagonal"
-    local_covariance : of q(u_j | xi), "full", "diagonal" or "auto" (full up to 64 unknowns)
-    coupled : whether q(u_j | xi) has a B_j; without it u_j and xi are independent under q
-    draws : of (xi, u) in each step
-    path : sticking-the-landing gradients, or the closed-form entropy
-    optimiser, learning_rate : "adam", "adagrad" or "sgd"
-    decay : share of the rounds, at the end, over which the rate falls to nothing
-    centre_every : steps between two moves of the centring point
-    initial_sd, local_sd : of q(xi), and of q(u_j | xi), at the start
-    bound : whether clients send their term of the bound, one number a round
-    sheared : whether the server may shear xi (see `shear`)
-    local_steps : of SFVI-Avg in each round; 0 for SFVI
-    weights : of SFVI-Avg, public, adding up to 1; empty for equal ones
-    seed : of the keyed random streams
-    box : of xi, where clients mask their answers: their own numbers stay within bounds then, too
-    lead : answers by which a client may be ahead of the slowest; 0: all answer in each round
-    """
-
-    rounds: int
-    most: int
-    covariance: str
-    local_covariance: str
-    coupled: bool
-    draws: int
-    path: bool
+    rounds: int  # questions of the server; of the length at hand if they go on until all has settled
+    most: int  # 0, or the longest length of such a job (`core.until`)
+    covariance: str  # of q(xi), "full" or "diagonal"
+    local_covariance: str  # of q(u_j | xi), "full", "diagonal" or "auto" (full up to 64 unknowns)
+    coupled: bool  # whether q(u_j | xi) has a B_j; without it u_j and xi are independent under q
+    draws: int  # of (xi, u) in each step
+    path: bool  # sticking-the-landing gradients, or the closed-form entropy
+    # optimiser, learning_rate: "adam", "adagrad" or "sgd"
     optimiser: str
     learning_rate: float
-    decay: float
+    decay: float  # share of the rounds, at the end, over which the rate falls to nothing
+    # initial_sd, local_sd: of q(xi), and of q(u_j | xi), at the start
     initial_sd: float
-    bound: bool
-    sheared: bool
-    local_steps: int
-    seed: int
-    lead: int
-    centre_every: int = 100
+    bound: bool  # whether clients send their term of the bound, one number a round
+    sheared: bool  # whether the server may shear xi (see `shear`)
+    local_steps: int  # of SFVI-Avg in each round; 0 for SFVI
+    seed: int  # of the keyed random streams
+    lead: int  # answers by which a client may be ahead of the slowest; 0: all answer in each round
+    centre_every: int = 100  # steps between two moves of the centring point
     local_sd: float = 1.0
-    weights: tuple[float, ...] = ()
-    box: Box | None = None
+    weights: tuple[float, ...] = ()  # of SFVI-Avg, public, adding up to 1; empty for equal ones
+    box: Box | None = None  # of xi, where clients mask their answers: their own numbers stay within bounds then, too
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
@@ -227,8 +206,7 @@ class Settings:
 
     def sizes(self, n_global: int, n_ridge: int = 0) -> dict[str, int]:
         """Returns the lengths of the messages' arrays: s draws of xi numbers, k parameters of q, and the `told` numbers of a
-        ridge.
-        """
+        ridge."""
         return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters, "ridge": n_ridge}
 
     @property
@@ -269,49 +247,35 @@ class Settings:
 # Client --------------------
 
 
-Vector = NDArray[np.float64]
-
-
 @final
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
+    """Is a client's state."""
 
-    Attributes
-    ----------
-    name, index, n_clients : its name and number, and J
-    model : of its own rows
-    family, parameters, optimiser : q(u | xi), its flat parameters, and the state of its optimiser
-    prior, block, global_optimiser : of xi, for the steps of SFVI-Avg; None in SFVI
-    windows : mean and sd of q(u | xi) at one xi, `reference`, over two stretches of the rounds
-    reference : c when the first of them began
-    centre, recent, count : c; sum and number of the xi that came since it was moved; None before the first
-    step : its own count of steps
-    fitted : the flat parameters of q(xi'), at the end
-    ridge : the numbers of the map from xi' to xi, as the server sent them
-    seed : of its own random numbers: that of all streams, or one that nobody else has
-    """
-
+    # name, index, n_clients: its name and number, and J
     name: str = field(metadata=GIVEN)
     index: int = field(metadata=GIVEN)
     n_clients: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=only("rounds", "most"))
-    model: LocalModel = field(metadata=GIVEN)
+    model: LocalModel = field(metadata=GIVEN)  # of its own rows
+    # family, parameters, optimiser: q(u | xi), its flat parameters, and the state of its optimiser
     family: Family | NestedFamily = field(metadata=GIVEN)
     parameters: Vector
     optimiser: Matrix
-    windows: Windows
+    windows: Windows  # mean and sd of q(u | xi) at one xi, `reference`, over two stretches of the rounds
+    # prior, block, global_optimiser: of xi, for the steps of SFVI-Avg; None in SFVI
     prior: GlobalPrior | None = field(default=None, metadata=GIVEN)
     block: Block | None = field(default=None, metadata=GIVEN)
     global_optimiser: Matrix | None = None
-    reference: Vector | None = None
+    reference: Vector | None = None  # c when the first of them began
+    # centre, recent, count: c; sum and number of the xi that came since it was moved; None before the first
     centre: Vector | None = None
     recent: Vector | None = None
     count: int = 0
-    step: int = 0
-    fitted: Vector | None = None
-    ridge: Vector | None = None
-    seed: int = 0
+    step: int = 0  # its own count of steps
+    fitted: Vector | None = None  # the flat parameters of q(xi'), at the end
+    ridge: Vector | None = None  # the numbers of the map from xi' to xi, as the server sent them
+    seed: int = 0  # of its own random numbers: that of all streams, or one that nobody else has
 
     @property
     def round(self) -> int:
@@ -492,13 +456,8 @@ SAMPLED = 4  # of u elsewhere, each of which takes as long as a step
 
 
 def log_terms(state: Client, xi: Matrix, key: int, first: int = 0) -> Vector:
-    """Returns estimates (m,) of log p(y | xi) at xi (m, P).
-
-    Parameters
-    ----------
-    key : of the draws of u, a stream of the client's own number
-    first : number of the first of xi among all that are asked about
-    """
+    """Returns estimates (m,) of log p(y | xi) at xi (m, P). `key`: of the draws of u, a stream of the client's own number;
+    `first`: number of the first of xi among all that are asked about."""
     from ...models.spatial.within_site import WithinSite  # with SciPy's sparse matrices, which only maps need
 
     family, model = state.family, state.model
@@ -530,43 +489,33 @@ TRACED = 100  # rounds whose bounds are averaged into one number of the trace
 @final
 @dataclass(frozen=True)
 class Server(AllRounds):
-    """Is the server's state.
-
-    Attributes
-    ----------
-    prior : of xi
-    block, parameters, optimiser : q(xi'), its flat parameters, and the state of its optimiser
-    ridge : along which xi is sheared; None if it is not
-    names, round : of the clients; rounds finished
-    waiting, answers : clients that have yet to answer; client -> its answer
-    windows : mean and sd of q(xi) over two stretches of the rounds
-    last_fifth : the bound over the last fifth of them
-    trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
-    schedule : whom to ask where clients do not wait for one another; None where they do. A round is as many answers as clients
-    slots : of each client what its last answer is in the next step; empty before the first
-    drawn : of each client the xi' of its open question
-    linear : of each client (P, 1 + P) the gradient at the mean, and how it follows the normals of a draw
-    """
+    """Is the server's state."""
 
     settings: Settings = field(metadata=only("rounds", "most"))
-    prior: GlobalPrior = field(metadata=GIVEN)
+    prior: GlobalPrior = field(metadata=GIVEN)  # of xi
+    # block, parameters, optimiser: q(xi'), its flat parameters, and the state of its optimiser
     block: Block = field(metadata=GIVEN)
     parameters: Vector
     optimiser: Matrix
+    # names, round: of the clients; rounds finished
     names: tuple[str, ...] = field(metadata=GIVEN)
-    windows: Windows
-    last_fifth: LastFifth
-    ridge: Ridge | None = field(default=None, metadata=GIVEN)
+    windows: Windows  # mean and sd of q(xi) over two stretches of the rounds
+    last_fifth: LastFifth  # the bound over the last fifth of them
+    ridge: Ridge | None = field(default=None, metadata=GIVEN)  # along which xi is sheared; None if it is not
     round: int = 0
+    # waiting, answers: clients that have yet to answer; client -> its answer
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
     answers: PersistentMap[int, GlobalGradient | GlobalGradientBound | Reached | until.Moving] = field(
         default_factory=PersistentMap, metadata=GIVEN
     )
+    # trace, recent: bounds, each the mean of 100 rounds; the sum of the bounds since
     trace: tuple[float, ...] = ()
     recent: float = 0.0
+    # whom to ask where clients do not wait for one another; None where they do. A round is as many answers as clients
     schedule: Asynchronous | None = None
-    slots: tuple[Vector, ...] = ()
-    drawn: tuple[Matrix, ...] = ()
+    slots: tuple[Vector, ...] = ()  # of each client what its last answer is in the next step; empty before the first
+    drawn: tuple[Matrix, ...] = ()  # of each client the xi' of its open question
+    # of each client (P, 1 + P) the gradient at the mean, and how it follows the normals of a draw
     linear: tuple[Matrix, ...] = ()
 
     def restored(self, saved: Saved) -> Server:
@@ -835,8 +784,7 @@ def _moved_on(state: Server) -> Server:
 
 def posterior_moments(state: Server) -> tuple[Vector, Vector]:
     """Returns the mean of q(xi), and its standard deviations (P,) or covariance (P, P); of one that is sheared those at the
-    tangent.
-    """
+    tangent."""
     return state.shear.moments(state.block, state.parameters)
 
 

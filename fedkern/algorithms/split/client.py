@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from ...arrays import Indices, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...kernels.ranges import finite
@@ -27,13 +28,11 @@ from ..core.windows import Trajectory, Windows
 from .messages import (
     Begin,
     BoundShare,
-    Index,
     LikelihoodShare,
     LikelihoodSum,
     PredictorSum,
     Residual,
     Settings,
-    Vector,
     ZShare,
     batch_of,
     of_batch,
@@ -53,37 +52,26 @@ REMEDY = "lower algorithm.learning_rate, or raise model.rho"
 
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state.
-
-    Attributes
-    ----------
-    site : its model; no message can carry its content
-    y, likelihood : (N,) its copy of the response, and the family of it; None if only the server has it
-    parameters, optimiser, trajectory : of all its variational parameters, of its networks
-    windows : mean and sd of q(theta) over two stretches of the rounds
-    step : its own count of draws, the last word of its random counters
-    drawn : the joint draws of this round, one for each of S
-    residual : (N,) average of dL/dz_j in others' messages: AV r; PL R - rho_j
-    own : PL, between the two exchanges: rho_j of each draw
-    fused : whether an iteration is one compiled call, `_iterated`
-    """
+    """Is a client's state."""
 
     name: str = field(metadata=GIVEN)
     index: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=only("rounds", "most"))
-    site: Site = field(metadata=GIVEN)
+    site: Site = field(metadata=GIVEN)  # its model; no message can carry its content
+    # y, likelihood: (N,) its copy of the response, and the family of it; None if only the server has it
     y: Vector | None = field(metadata=GIVEN)
     likelihood: Likelihood | None = field(metadata=GIVEN)
+    # parameters, optimiser, trajectory: of all its variational parameters, of its networks
     parameters: Vector
     optimiser: Vector
     trajectory: Trajectory
-    residual: Vector
-    windows: Windows
+    residual: Vector  # (N,) average of dL/dz_j in others' messages: AV r; PL R - rho_j
+    windows: Windows  # mean and sd of q(theta) over two stretches of the rounds
     round: int = 0
-    step: int = 0
-    drawn: tuple[Drawn, ...] = field(default=(), metadata=GIVEN)
-    own: tuple[Vector, ...] = ()
-    fused: bool = field(default=False, metadata=GIVEN)
+    step: int = 0  # its own count of draws, the last word of its random counters
+    drawn: tuple[Drawn, ...] = field(default=(), metadata=GIVEN)  # the joint draws of this round, one for each of S
+    own: tuple[Vector, ...] = ()  # PL, between the two exchanges: rho_j of each draw
+    fused: bool = field(default=False, metadata=GIVEN)  # whether an iteration is one compiled call, `_iterated`
 
     def beside(self) -> Saved:
         """Returns whether this round's draws are made: they are made again from their counters."""
@@ -133,12 +121,8 @@ def client(
 ) -> Client:
     """Returns a client before the first round.
 
-    `y` and `likelihood` are given if the response is shared; `sd` is that of q(theta) at the start.
-
-    Raises
-    ------
-    ValueError
-        The response is needed here and is not here, or rows or numbers do not fit.
+    `y` and `likelihood` are given if the response is shared; `sd` is that of q(theta) at the start. Raises ValueError: the
+    response is needed here and is not here, or rows or numbers do not fit.
     """
     shared = settings.model == "power" or settings.response == "shared" or "response" in site.auxiliary.inputs
     if shared and (y is None or likelihood is None):
@@ -162,15 +146,9 @@ def _fusible(s: Settings, site: Site) -> bool:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers the server: a draw, a part of the likelihood, or after a step the next draw.
-
-    Raises
-    ------
-    NumericalError
-        A gradient is not finite: client, round and part of the parameters are named.
-    RemoteFault
-        An event that this job does not have, or of another round.
-    """
+    """Answers the server: a draw, a part of the likelihood, or after a step the next draw. Raises NumericalError: a gradient is
+    not finite: client, round and part of the parameters are named. Raises RemoteFault: an event that this job does not have, or
+    of another round."""
     s = state.settings
     # The commonest case first: it is passed in each round.
     if isinstance(event, Residual) and state.fused and event.round == state.round and state.drawn and s.response == "server":
@@ -317,7 +295,7 @@ def _iterated(state: Client, message: Vector) -> Client | None:
     )
 
 
-def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vector:
+def _remembered(state: Client, mean: Vector, index: Indices | None = None) -> Vector:
     """Returns the average of the messages, with the mean of this round's, if the network of z takes it."""
     s, residual = state.settings, state.residual
     if "residual" not in state.site.auxiliary.inputs:
@@ -354,7 +332,7 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own_parts: tuple[Vecto
     return _drawn(state) if round < s.rounds else (state, [])
 
 
-def _replaced(values: Vector, where: Index | tuple[slice, Index], new: Vector) -> Vector:
+def _replaced(values: Vector, where: Indices | tuple[slice, Indices], new: Vector) -> Vector:
     """Returns a copy with some elements replaced."""
     values = values.copy()
     values[where] = new

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Indices, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...kernels.ranges import finite
@@ -48,14 +49,12 @@ from .client import Client, client
 from .messages import (
     Begin,
     BoundShare,
-    Index,
     LikelihoodShare,
     LikelihoodSum,
     PredictorSum,
     Residual,
     Seen,
     Settings,
-    Vector,
     ZShare,
     batch_of,
     of_batch,
@@ -81,51 +80,40 @@ __all__ = [
 @final
 @dataclass(frozen=True)
 class Server:
-    """Is the server's state.
-
-    Attributes
-    ----------
-    shared : its model of b and log sigma
-    y, offset : (N,) the response (None in PL, if it is not here) and known offsets or None
-    parameters, optimiser, trajectory : of q(b, log sigma)
-    windows : mean and sd of q(b, log sigma) over two stretches of the rounds
-    last_fifth : the bound over the last fifth of them
-    seen : of each row, over the last half of the rounds of an open job
-    phase : the answer that it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
-    moving : client -> whether they have, as far as it has said
-    answers, bounds : the answers of this phase and round so far; they change in place
-    Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
-    refused : private clients whose budget is spent
-    schedule : whom to answer where clients do not wait for one another; None where they do. A round is as many answers as clients
-    latest : of each client (S, N) its last z of each row; `known`: rows of which one has come
-    bound : of the ELBO at the last round's draws, if clients sent their terms; loglik: its likelihood part (AV)
-    """
+    """Is the server's state."""
 
     settings: Settings = field(metadata=only("rounds", "most"))
-    shared: Shared = field(metadata=GIVEN)
+    shared: Shared = field(metadata=GIVEN)  # its model of b and log sigma
+    # y, offset: (N,) the response (None in PL, if it is not here) and known offsets or None
     y: Vector | None = field(metadata=GIVEN)
     offset: Vector | None = field(metadata=GIVEN)
     names: tuple[str, ...] = field(metadata=GIVEN)
+    # parameters, optimiser, trajectory: of q(b, log sigma)
     parameters: Vector
     optimiser: Vector
     trajectory: Trajectory
-    windows: Windows
-    last_fifth: LastFifth
-    seen: Seen
+    windows: Windows  # mean and sd of q(b, log sigma) over two stretches of the rounds
+    last_fifth: LastFifth  # the bound over the last fifth of them
+    seen: Seen  # of each row, over the last half of the rounds of an open job
     round: int = 0
+    # the answer that it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
     phase: str = "z"
+    # answers, bounds: the answers of this phase and round so far; they change in place
     answers: dict[int, ZShare | LikelihoodShare] = field(default_factory=dict, metadata=GIVEN)
     bounds: dict[int, float] = field(default_factory=dict, metadata=GIVEN)
-    moving: Mapping[int, bool] = field(default_factory=dict, metadata=GIVEN)
+    moving: Mapping[int, bool] = field(default_factory=dict, metadata=GIVEN)  # client -> whether they have, as far as it has said
+    # (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
     Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     values: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    # of the ELBO at the last round's draws, if clients sent their terms; loglik: its likelihood part (AV)
     bound: float = field(default=np.nan, metadata=GIVEN)
     loglik: float = field(default=np.nan, metadata=GIVEN)
     lost: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
-    refused: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()  # private clients whose budget is spent
+    # whom to answer where clients do not wait for one another; None where they do. A round is as many answers as clients
     schedule: Asynchronous | None = None
-    latest: tuple[Vector, ...] = ()
+    latest: tuple[Vector, ...] = ()  # of each client (S, N) its last z of each row; `known`: rows of which one has come
     known: tuple[Vector, ...] = ()
     unanswered: PersistentSet[int] = field(default_factory=PersistentSet)
 
@@ -189,15 +177,8 @@ def finished(state: Server) -> bool:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one answer; when all clients have answered, it asks the next question.
-
-    Raises
-    ------
-    LostPeer
-        A client is gone: without its part there is no predictor.
-    RemoteFault
-        A stale, repeated or unexpected message.
-    """
+    """Takes one answer; when all clients have answered, it asks the next question. Raises LostPeer: a client is gone: without its
+    part there is no predictor. Raises RemoteFault: a stale, repeated or unexpected message."""
     needs_all(event, state.names, state.round, NO_PREDICTOR)
     expected = state.round if state.schedule is None else state.schedule.course(sender).answers
     if (round := getattr(event, "round", None)) != expected:
@@ -269,7 +250,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     return _ended(_moved(state, slopes, scales), to_each(range(s.n_clients), answer))
 
 
-def _drawn(state: Server, Z: Vector, index: Index | None, step: int) -> Server:
+def _drawn(state: Server, Z: Vector, index: Indices | None, step: int) -> Server:
     """Returns the state with this sum of z, whose rows it may change, and the draws of b and log sigma of this step."""
     s, d = state.settings, state.shared.block.size
     if state.offset is not None:
@@ -289,7 +270,7 @@ def _of_sum(state: Server, round: int) -> PredictorSum:
     return PredictorSum(round, state.Z, np.array([b for b, _ in drawn]), gamma)
 
 
-def _sloped(state: Server, index: Index | None, round: int, sees: bool) -> tuple[Server, Message, list[float], list[float]]:
+def _sloped(state: Server, index: Indices | None, round: int, sees: bool) -> tuple[Server, Message, list[float], list[float]]:
     """Returns the answer to a client's round, and the slopes of the server's own step, which it needs too.
 
     `sees`: whether the slopes are in the sums of each row.
@@ -336,13 +317,7 @@ def _waiting_for_all(state: Server) -> Server:
 
 
 def _one_answer(state: Server, sender: int, event: ZShare) -> tuple[Server, ServerEffects]:
-    """Takes one client's z, and answers all clients that may go on.
-
-    Raises
-    ------
-    RemoteFault
-        It was not asked for it.
-    """
+    """Takes one client's z, and answers all clients that may go on. Raises RemoteFault: it was not asked for it."""
     s, schedule = state.settings, state.schedule
     assert schedule is not None
     if sender not in schedule.waiting or sender in state.unanswered:

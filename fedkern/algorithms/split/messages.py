@@ -10,6 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Indices, Vector
 from ...kernels import rng
 from ..core import tells
 from ..core.messages import SERVER, Message, evolve
@@ -90,53 +91,37 @@ class BoundShare(Message, kind=56, tells=tells.Figure()):
 # Settings --------------------
 
 
-Vector = NDArray[np.float64]
-Index = NDArray[np.int64]
 LEAST_MEMORY, WINDOW = 0.9, 20.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds numbers that all parties of a job have in common.
-
-    Attributes
-    ----------
-    model : "augmented" (AV), "power" (PL), or "none" (the split network: z = g)
-    response : where y is: "server", or "shared" with all clients
-    draws : S, joint draws an iteration
-    batch : rows of a mini-batch; None for all
-    local_steps : K, steps of a client on its own minorant of the ELBO from one exchange (AV)
-    curvature : kappa with -l'' <= kappa; needed if local_steps > 1
-    rounds, most : of all; or of the length at hand, and the longest, if the job goes on until all has settled (`core.until`)
-    cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
-    memory : of the average of messages that amortised families get; "rising": over about the last twentieth of the rounds
-    average : "half": the released parameters are the mean over the second half of all rounds
-    bound, bound_every : whether clients send their terms of the ELBO; in the last round and every so many before it
-    private : whether clients release z with noise, and may say that their budget is spent (`private`)
-    lead : answers by which a client may be ahead of the slowest; 0: all answer in each round (AV otherwise)
-    """
+    """Holds numbers that all parties of a job have in common."""
 
     seed: int
+    # rounds, most: of all; or of the length at hand, and the longest, if the job goes on until all has settled (`core.until`)
     rounds: int
     n_rows: int
     n_clients: int
     most: int
-    model: str
-    response: str
-    draws: int
-    batch: int | None
-    local_steps: int
-    curvature: float | None
+    model: str  # "augmented" (AV), "power" (PL), or "none" (the split network: z = g)
+    response: str  # where y is: "server", or "shared" with all clients
+    draws: int  # S, joint draws an iteration
+    batch: int | None  # rows of a mini-batch; None for all
+    local_steps: int  # K, steps of a client on its own minorant of the ELBO from one exchange (AV)
+    curvature: float | None  # kappa with -l'' <= kappa; needed if local_steps > 1
     optimiser: str
     learning_rate: float
-    cool_down: float
+    cool_down: float  # share of the rounds, the last ones, over which the learning rate falls to 0
+    # of the average of messages that amortised families get; "rising": over about the last twentieth of the rounds
     memory: float | str
-    average: str
+    average: str  # "half": the released parameters are the mean over the second half of all rounds
+    # bound, bound_every: whether clients send their terms of the ELBO; in the last round and every so many before it
     bound: bool
     bound_every: int
     dispersed: bool
-    private: bool
-    lead: int
+    private: bool  # whether clients release z with noise, and may say that their budget is spent (`private`)
+    lead: int  # answers by which a client may be ahead of the slowest; 0: all answer in each round (AV otherwise)
 
     def __post_init__(self) -> None:
         if self.lead and self.model == "power":
@@ -194,12 +179,12 @@ class Settings:
 
 
 @lru_cache(maxsize=4)
-def _shuffled(seed: int, n_rows: int, epoch: int) -> Index:
+def _shuffled(seed: int, n_rows: int, epoch: int) -> Indices:
     coins = rng.uniform(n_rows, key=rng.key(seed, "batch"), client=SERVER, step=epoch)
     return np.argsort(coins, kind="stable")
 
 
-def batch_of(settings: Settings, round: int) -> Index | None:
+def batch_of(settings: Settings, round: int) -> Indices | None:
     """Returns the rows of a round, the same at every party: each epoch goes once through a fresh shuffle (section 7)."""
     if settings.batch is None:
         return None
@@ -208,7 +193,7 @@ def batch_of(settings: Settings, round: int) -> Index | None:
     return np.sort(shuffled[k * settings.batch : (k + 1) * settings.batch])
 
 
-def of_batch(values: Vector, index: Index | None) -> Vector:
+def of_batch(values: Vector, index: Indices | None) -> Vector:
     """Returns the values of a round's rows; all of them without batches."""
     return values if index is None else values[index]
 
@@ -226,25 +211,18 @@ NAMES = ("z", "slopes", "counts")
 
 @dataclass(frozen=True)
 class Seen:
-    """Holds sums by row.
+    """Holds sums by row."""
 
-    Attributes
-    ----------
-    z : (J, N) of each client's z
-    slopes : (N,) of the slopes of the log-likelihood in the predictor
-    counts : (N,) how many draws are in them
-    """
-
-    z: Vector
-    slopes: Vector
-    counts: Vector
+    z: Vector  # (J, N) of each client's z
+    slopes: Vector  # (N,) of the slopes of the log-likelihood in the predictor
+    counts: Vector  # (N,) how many draws are in them
 
     @classmethod
     def of(cls, n_clients: int, n_rows: int) -> Seen:
         """Returns the sums before the first round."""
         return cls(np.zeros((n_clients, n_rows)), np.zeros(n_rows), np.zeros(n_rows))
 
-    def with_z(self, sent: Mapping[int, Vector], index: Index | None) -> Seen:
+    def with_z(self, sent: Mapping[int, Vector], index: Indices | None) -> Seen:
         """Returns the sums with (S, n) of all clients, or of some, for the rows of a round."""
         z, counts = self.z.copy(), self.counts.copy()
         rows = slice(None) if index is None else index
@@ -253,7 +231,7 @@ class Seen:
         counts[rows] += len(next(iter(sent.values()))) * (len(sent) / len(z))
         return evolve(self, z=z, counts=counts)
 
-    def with_slopes(self, slopes: Vector, index: Index | None, share: float = 1.0) -> Seen:
+    def with_slopes(self, slopes: Vector, index: Indices | None, share: float = 1.0) -> Seen:
         """Returns the sums with a share of (S, n) slopes of the rows of a round."""
         out = self.slopes.copy()
         rows = slice(None) if index is None else index

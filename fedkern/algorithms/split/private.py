@@ -46,6 +46,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import augmented
 from ...models.likelihood import Likelihood
@@ -60,8 +61,6 @@ from . import client as plain
 from .messages import Begin, PredictorSum, Residual, Settings, ZShare
 
 Question = Begin | PredictorSum | Residual
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 LARGEST_ROW = 1e6  # Euclidean norm of a row's covariates; larger ones count as zeros
@@ -87,20 +86,12 @@ def releases(rounds: int) -> int:
 
 @dataclass(frozen=True)
 class Release:
-    """Releases a client's sums.
+    """Releases a client's sums."""
 
-    Attributes
-    ----------
-    mechanism : of `mechanism`
-    clip_z : bound on every |z_i|, in units of the linear predictor
-    clip_gradient : bound on the norm of a row's part of H'(z - g)/rho^2
-    source : of noise
-    """
-
-    mechanism: Mechanism
-    clip_z: float
-    clip_gradient: float
-    source: Source
+    mechanism: Mechanism  # of `mechanism`
+    clip_z: float  # bound on every |z_i|, in units of the linear predictor
+    clip_gradient: float  # bound on the norm of a row's part of H'(z - g)/rho^2
+    source: Source  # of noise
 
     @cached_property
     def of_z(self) -> Mechanism:
@@ -164,20 +155,12 @@ def refusal(settings: Settings, site: Site) -> str | None:
 
 @dataclass(frozen=True)
 class PrivateClient(plain.Client):
-    """Is the state of a client whose messages are private.
+    """Is the state of a client whose messages are private."""
 
-    Attributes
-    ----------
-    release : clips and noise
-    count : its own count of releases, the step of keyed noise
-    asked : the question whose charge is being made
-    refused : its budget is spent
-    """
-
-    release: Release = field(kw_only=True, metadata=GIVEN)
-    count: int = 0
-    asked: Question | None = field(default=None, metadata=GIVEN)
-    refused: bool = False
+    release: Release = field(kw_only=True, metadata=GIVEN)  # clips and noise
+    count: int = 0  # its own count of releases, the step of keyed noise
+    asked: Question | None = field(default=None, metadata=GIVEN)  # the question whose charge is being made
+    refused: bool = False  # its budget is spent
 
 
 def client(
@@ -190,13 +173,8 @@ def client(
     likelihood: Likelihood | None = None,
     sd: float = 0.1,
 ) -> PrivateClient:
-    """Returns a private client before the first round; the other arguments are those of `client.client`.
-
-    Raises
-    ------
-    ValueError
-        The job has no private form, or the mechanism is not that of these rows.
-    """
+    """Returns a private client before the first round; the other arguments are those of `client.client`. Raises ValueError: the
+    job has no private form, or the mechanism is not that of these rows."""
     if reason := refusal(settings, site):
         raise ValueError(f"client {name!r}: a private vertical job can't have {reason}")
     assert isinstance(site.predictor, Linear)
@@ -219,15 +197,9 @@ def cleaned(H: Matrix) -> Matrix:
 
 
 def client_receive(state: PrivateClient, event: Event) -> tuple[PrivateClient, ClientEffects]:
-    """Makes a charge at a question; once the charge is on the disk it reads rows and answers.
-
-    Raises
-    ------
-    NumericalError
-        q(theta), which only ever sees noisy sums, left the finite numbers.
-    RemoteFault
-        An event that this job does not have, or of another round.
-    """
+    """Makes a charge at a question; once the charge is on the disk it reads rows and answers. Raises NumericalError: q(theta),
+    which only ever sees noisy sums, left the finite numbers. Raises RemoteFault: an event that this job does not have, or of
+    another round."""
     s = state.settings
     if isinstance(event, Charged | ChargeFailed) and state.asked is not None:
         question, after = state.asked, evolve(state, asked=None)

@@ -13,16 +13,13 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...kernels import mlp, rng
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.prior import Prior
 from ...models.spatial.site import Auxiliary
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 BLOCK = 2000  # draws at a time
 WIDTH = 0.05  # of the prior's variance: clipping that changes it by more is reported
@@ -34,28 +31,20 @@ LEAST_CROSS = 0.05  # of |K|: below, the relative error of the blocks between cl
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Holds all clients' decoders side by side, which nobody holds after training.
+    """Holds all clients' decoders side by side, which nobody holds after training."""
 
-    Attributes
-    ----------
-    architecture : of the networks
-    parameters : (k,) float64
-    condition : of the prior
-    sd : (n,) the standard deviations that standardised theta
-    """
-
-    architecture: mlp.Architecture
-    parameters: Array
-    condition: Condition
-    sd: Array
+    architecture: mlp.Architecture  # of the networks
+    parameters: Array  # (k,) float64
+    condition: Condition  # of the prior
+    sd: Array  # (n,) the standard deviations that standardised theta
 
     @cached_property
-    def ends(self) -> Index:
+    def ends(self) -> Indices:
         """The first area of each client, and the end."""
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.array(self.architecture.groups, dtype=np.int64))])
 
     @cached_property
-    def client(self) -> Index:
+    def client(self) -> Indices:
         """(n,) The number of the client of each area."""
         return np.repeat(np.arange(len(self.architecture.groups)), self.architecture.groups)
 
@@ -95,24 +84,16 @@ class Federation:
 
 @dataclass(frozen=True, eq=False)
 class Tau:
-    """Holds tau^2 by prior-variance matching.
+    """Holds tau^2 by prior-variance matching."""
 
-    Attributes
-    ----------
-    tau2 : (G, n) variances
-    grid : (G,) values of phi; one if tau^2 does not depend on it
-    low, high : numbers of coordinates at the floor and at the ceiling, over all values of the grid
-    prior : (n,) variances of the true prior, phi averaged
-    sigma : (G, n) variances of thetahat, at the grid's values of phi or averaged
-    excess : by how much clipping makes SIGMA's prior wider than the true one, on average over variances; negative: narrower
-    """
-
-    tau2: Array
-    grid: Array
+    tau2: Array  # (G, n) variances
+    grid: Array  # (G,) values of phi; one if tau^2 does not depend on it
+    # low, high: numbers of coordinates at the floor and at the ceiling, over all values of the grid
     low: int
     high: int
-    prior: Array
-    sigma: Array
+    prior: Array  # (n,) variances of the true prior, phi averaged
+    sigma: Array  # (G, n) variances of thetahat, at the grid's values of phi or averaged
+    # by how much clipping makes SIGMA's prior wider than the true one, on average over variances; negative: narrower
     excess: float
 
     @property
@@ -162,7 +143,7 @@ def match_variances(
     return Tau(tau2, grid, low, high, true, sigma, float(np.mean(tau2 - gap) / np.mean(gap + sigma)))
 
 
-def rng_order(n: int, seed: int) -> Index:
+def rng_order(n: int, seed: int) -> Indices:
     """Returns a permutation, so that stratified values of phi do not stand in order in blocks."""
     return np.argsort(rng.uniform(n, key=rng.key(seed, "latents", 4)), kind="stable")
 
@@ -261,10 +242,9 @@ def mean_error(K: Array, halves: Sequence[Array]) -> float:
     return math.sqrt(max(off, 0.0) / alone) if alone > 1e-12 * v * n else 0.0
 
 
-def cross_correlation_error(K: Array, C: Array, client: Index, tau2: Array | float = 0.0) -> float:
+def cross_correlation_error(K: Array, C: Array, client: Indices, tau2: Array | float = 0.0) -> float:
     """Returns the largest difference between correlations of two clients' places, of the prior K and of SIGMA's C with tau^2
-    added.
-    """
+    added."""
     sd, sd_true = np.sqrt(np.maximum(np.diag(C) + tau2, 1e-300)), np.sqrt(np.diag(K))
     gaps = np.abs(C / np.outer(sd, sd) - K / np.outer(sd_true, sd_true))
     return float(gaps[client[:, None] != client].max(initial=0.0))
@@ -285,11 +265,7 @@ def coverage(
     prior: Prior, federation: Federation, tau: Tau, *, draws: int = 20_000, seed: int = 1
 ) -> dict[str, dict[str, float]]:
     """Returns how much of SIGMA's prior lies inside the true prior's central intervals, phi from its prior: nominal is right.
-
-    Returns
-    -------
-    "deterministic" and "auxiliary" (with tau^2): nominal coverage -> actual one, mean over areas
-    """
+    Returns "deterministic" and "auxiliary" (with tau^2): nominal coverage -> actual one, mean over areas."""
     from scipy.special import ndtri
 
     values = federation.condition.quantile((np.arange(LEVELS) + 0.5) / LEVELS)
@@ -307,7 +283,7 @@ def coverage(
     return covered
 
 
-def variogram(comparison: Comparison, client: Index, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
+def variogram(comparison: Comparison, client: Indices, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
     """Returns half the variance of differences theta_i - theta_k by distance, for pairs inside clients and across their
     borders.
 
@@ -346,7 +322,7 @@ def variogram(comparison: Comparison, client: Index, distances: Array, tau2: Arr
     return out
 
 
-def _means(values: Array, which: Index, classes: int) -> list[float]:
+def _means(values: Array, which: Indices, classes: int) -> list[float]:
     counts = np.bincount(which, minlength=classes)
     sums = np.bincount(which, weights=values, minlength=classes)
     return [float(s / c) if c else math.nan for s, c in zip(sums, counts)]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import NumericalError
 from ...kernels import homes, mlp
 from ...kernels.homes import HOST, Home, on_host
@@ -22,7 +22,6 @@ from ...kernels.spatial import DrawTable
 from ..core import kept
 from ..core.messages import Saved
 
-Array = NDArray[np.float64]
 Tables = Callable[[int], DrawTable]  # number of the table -> what is drawn from, in the networks' condition
 
 COLUMNS = ("step", "elbo", "squares", "kl_global", "kl_local", "gradient_norm")  # of the curve
@@ -32,37 +31,22 @@ GAMMA_MEMORY = 0.9  # of learnt gamma^2, a chunk
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds the settings of a training.
+    """Holds the settings of a training."""
 
-    Attributes
-    ----------
-    steps, batch : iterations, and draws in each
-    learning_rate : of Adam
-    decay : over this last share of the steps the rate falls linearly to a hundredth
-    warmup : over this first share of the steps the weight of the KLs rises linearly to 1
-    clip : bound on the norm of the gradient; 0: none
-    gamma : standard deviation of theta about the decoder, standardised; if it is learnt, at the start
-    learn_gamma : gamma^2 becomes the mean squared residual (docs/spec/sigma.md, section 9)
-    seed : of all draws, and of the first parameters
-    precision : of the networks; draws are always made in float64
-    refresh : steps after which another table of draws is made; 0: never
-    chunk : steps of one call
-    threads : of one call; the result does not depend on them
-    """
-
+    # steps, batch: iterations, and draws in each
     steps: int
     batch: int
-    learning_rate: float
-    decay: float
-    warmup: float
-    clip: float
-    gamma: float
-    learn_gamma: bool
-    seed: int
-    precision: Literal["float32", "float64"]
-    refresh: int
-    chunk: int
-    threads: int
+    learning_rate: float  # of Adam
+    decay: float  # over this last share of the steps the rate falls linearly to a hundredth
+    warmup: float  # over this first share of the steps the weight of the KLs rises linearly to 1
+    clip: float  # bound on the norm of the gradient; 0: none
+    gamma: float  # standard deviation of theta about the decoder, standardised; if it is learnt, at the start
+    learn_gamma: bool  # gamma^2 becomes the mean squared residual (docs/spec/sigma.md, section 9)
+    seed: int  # of all draws, and of the first parameters
+    precision: Literal["float32", "float64"]  # of the networks; draws are always made in float64
+    refresh: int  # steps after which another table of draws is made; 0: never
+    chunk: int  # steps of one call
+    threads: int  # of one call; the result does not depend on them
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "chunk", "threads"):
@@ -92,21 +76,14 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Is the state of a training between two chunks.
+    """Is the state of a training between two chunks."""
 
-    Attributes
-    ----------
-    parameters, moments : (k,), (2, k) in the training's precision; between two chunks at the home of its kernel
-    step : how many have been taken
-    gamma : standard deviation of theta about the decoder
-    curve : (rows, 6) means over each chunk, columns as in `COLUMNS`; "step" is the number of steps at its end
-    """
-
+    # parameters, moments: (k,), (2, k) in the training's precision; between two chunks at the home of its kernel
     parameters: np.ndarray
     moments: np.ndarray
-    step: int
-    gamma: float
-    curve: Array
+    step: int  # how many have been taken
+    gamma: float  # standard deviation of theta about the decoder
+    curve: Array  # (rows, 6) means over each chunk, columns as in `COLUMNS`; "step" is the number of steps at its end
 
     def save(self) -> Saved:
         """Returns the state for `load`; float64 holds every float32."""
@@ -139,13 +116,8 @@ def start(architecture: mlp.Architecture, settings: Settings) -> State:
 
 
 def advance(architecture: mlp.Architecture, state: State, table: DrawTable, settings: Settings) -> State:
-    """Runs one chunk: to the next multiple of `settings.chunk`, or to the end.
-
-    Raises
-    ------
-    Diverged
-        The objective or its gradient left the finite numbers.
-    """
+    """Runs one chunk: to the next multiple of `settings.chunk`, or to the end. Raises Diverged: the objective or its gradient
+    left the finite numbers."""
     n = min(settings.chunk - state.step % settings.chunk, settings.steps - state.step)
     after, taken = _stepped(architecture, state, table, settings, n)
     # The step before led to parameters without a finite objective: it is undone.
@@ -215,7 +187,7 @@ def train(
     report: Callable[[State], bool] | None = None,
     home: Home = HOST,
 ) -> State:
-    """Trains to the end.
+    """Trains to the end. Raises Diverged: the objective or its gradient left the finite numbers.
 
     Parameters
     ----------
@@ -229,11 +201,6 @@ def train(
     Returns
     -------
     the last state, on the host
-
-    Raises
-    ------
-    Diverged
-        The objective or its gradient left the finite numbers.
     """
     state = start(architecture, settings) if state is None else state
     if len(state.parameters) != architecture.n_parameters or state.parameters.dtype != settings.precision:
@@ -267,12 +234,7 @@ def objective(
     architecture: mlp.Architecture, state: State, table: DrawTable, *, draws: int = 2000, seed: int = 0, threads: int = 1
 ) -> dict[str, float]:
     """Returns means of the ELBO's terms over fresh draws that no step has seen (chain 2): comparable between trainings on one
-    table.
-
-    Returns
-    -------
-    "elbo", "squares", "kl_global", "kl_local"
-    """
+    table. Returns "elbo", "squares", "kl_global", "kl_local"."""
     from ...kernels import rng
 
     theta, t = table.sample(seed, 0, draws, chain=2)

@@ -112,17 +112,8 @@ class Rows:
 
 
 def read(folder: str | Path | None = None) -> Rows:
-    """Reads both files and joins them.
-
-    Parameters
-    ----------
-    folder : where adult.data and adult.test lie (.gz or not); by default `$FEDKERN_DATA/uci-adult`
-
-    Raises
-    ------
-    JobError
-        No folder, no file, or another number of rows than published.
-    """
+    """Reads both files and joins them. `folder`: where adult.data and adult.test lie (.gz or not); by default
+    `$FEDKERN_DATA/uci-adult`. Raises JobError: no folder, no file, or another number of rows than published."""
     if folder is None:
         root = os.environ.get("FEDKERN_DATA")
         if not root:

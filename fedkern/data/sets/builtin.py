@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...errors import JobError
 from ...models.encoding import Column
 from .. import split
@@ -20,12 +20,13 @@ from ..table import Table
 from . import adult, breast_cancer, heart_disease, published, rppa, sachs
 
 # Sets whose clients are their own: their columns, hospital by hospital, and the response (none in a graph).
-NATURAL: dict[str, tuple[Callable[[], Mapping[str, Mapping[str, published.Array]]], str]] = {
+NATURAL: dict[str, tuple[Callable[[], Mapping[str, Mapping[str, Array]]], str]] = {
     "heart-disease": (heart_disease.read, heart_disease.RESPONSE),
     "rppa": (rppa.read, ""),
     "rppa-217": (partial(rppa.read, whole=True), ""),
     "sachs": (sachs.read, ""),
 }
+Build = Callable[[Indices, str], Table]  # of some rows, and whose they are
 NAMES = ("breast-cancer", "adult", *NATURAL)
 
 
@@ -34,8 +35,7 @@ class Federation:
     """Holds built-in data that were dealt.
 
     `response` is empty if all columns are one another's. `positive`: its label that counts as 1, None for a number. `columns`:
-    public constants, levels and labels, for `Spec.columns`. `spans_constant`: whether the one-hot columns already span the
-    constant, so that an intercept adds nothing.
+    public constants, levels and labels, for `Spec.columns`.
     """
 
     name: str
@@ -43,10 +43,9 @@ class Federation:
     response: str
     positive: str | None
     columns: Mapping[str, Column]
-    spans_constant: bool
-    parts: tuple[NDArray[np.int64], ...] = field(repr=False)
-    test_rows: NDArray[np.int64] = field(repr=False)
-    build: Callable[[NDArray[np.int64], str], Table] = field(repr=False)
+    parts: tuple[Indices, ...] = field(repr=False)
+    test_rows: Indices = field(repr=False)
+    build: Build = field(repr=False)
 
     def client(self, k: int) -> Table:
         """Returns the rows of client k."""
@@ -72,7 +71,7 @@ def load(
     seed: int = 0,
     preprocess: adult.Preprocess = "public",
 ) -> Federation:
-    """Deals a built-in data set.
+    """Deals a built-in data set. Raises JobError: an unknown name, missing files, or a split that the rows do not allow.
 
     Parameters
     ----------
@@ -80,37 +79,20 @@ def load(
     n_clients, rho, kappa, seed : see `split.imbalanced`; not used for data that have clients of their own
     test : share of the rows that the server keeps; of data that have clients of their own it keeps none
     preprocess : for adult, "public" for round constants, "paper" for those of the published experiments (computed from all rows)
-
-    Raises
-    ------
-    JobError
-        An unknown name, missing files, or a split that the rows do not allow.
     """
     if preprocess != "public" and name != "adult":
         raise JobError(f'[data] preprocess = "{preprocess}": only builtin = "adult" has it; remove the key')
     if name in NATURAL:
         return _natural(name)
+    build: Build
+    columns: Mapping[str, Column]
     if name == "adult":
         rows = adult.read()
-        federation = partial(
-            Federation,
-            response=adult.RESPONSE,
-            positive=adult.POSITIVE,
-            columns=adult.columns(preprocess),
-            spans_constant=True,
-            build=rows.table,
-        )
-        labels = rows.positive()
+        response, positive, columns = adult.RESPONSE, adult.POSITIVE, adult.columns(preprocess)
+        labels, build = rows.positive(), rows.table
     elif name == "breast-cancer":
-        federation = partial(
-            Federation,
-            response=breast_cancer.RESPONSE,
-            positive=breast_cancer.POSITIVE,
-            columns=breast_cancer.columns(),
-            spans_constant=False,
-            build=breast_cancer.table,
-        )
-        labels = breast_cancer.positive()
+        response, positive, columns = breast_cancer.RESPONSE, breast_cancer.POSITIVE, breast_cancer.columns()
+        labels, build = breast_cancer.positive(), breast_cancer.table
     else:
         raise JobError(f"[data] builtin = {name!r}: no such data; there are {', '.join(NAMES)}")
     train, test_rows = split.train_test(len(labels), test, seed)
@@ -118,7 +100,8 @@ def load(
     dealt = split.imbalanced(labels[train], n_clients, rho=rho, kappa=kappa, seed=seed, deal_rest=name != "adult")
     width = len(str(n_clients))
     clients = tuple(f"client-{k + 1:0{width}}" for k in range(n_clients))
-    return federation(name, clients, parts=tuple(train[part] for part in dealt), test_rows=test_rows)
+    parts = tuple(train[part] for part in dealt)
+    return Federation(name, clients, response, positive, columns, parts, test_rows, build)
 
 
 def _natural(name: str) -> Federation:
@@ -127,4 +110,4 @@ def _natural(name: str) -> Federation:
     table, parts = published.joined(sites, name)
     columns = {column: Column(column) for column in table.names}
     nothing = np.empty(0, dtype=np.int64)
-    return Federation(name, tuple(sites), response, None, columns, False, parts, nothing, table.select)
+    return Federation(name, tuple(sites), response, None, columns, parts, nothing, table.select)

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from .published import Array, cells_of, folder_of, numbers, text_of
+from ...arrays import Array
+from .published import cells_of, folder_of, numbers, text_of
 
 RESPONSE = "thalach"  # the largest heart rate that was reached
 SITES = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}  # rows
 FIELDS = (
     *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal", "num"),
 )
-NUMERIC = ("age", "trestbps", "chol", "oldpeak")
 CHEST_PAIN = {"cp=typical": 1, "cp=atypical": 2, "cp=non-anginal": 3}  # asymptomatic (4) is the reference
 COVARIATES = ("age", "male", "trestbps", "chol", "fbs", "exang", "oldpeak", *CHEST_PAIN)
 
 
 def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
-    """Reads the four hospitals.
+    """Reads the four hospitals. Raises JobError: no folder, no file, or another number of rows than published.
 
     Parameters
     ----------
@@ -34,11 +34,6 @@ def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
     Returns
     -------
     hospital -> column (ten covariates, truth values as 0 and 1, and thalach) -> values, NaN where missing
-
-    Raises
-    ------
-    JobError
-        No folder, no file, or another number of rows than published.
     """
     return _read(folder_of("heart-disease", "uci-heart-disease", "processed.cleveland.data") if folder is None else Path(folder))
 

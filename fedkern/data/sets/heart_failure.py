@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ..cells import Cells, as_text
-from ..columns import Array, Columns, write
+from ..columns import Columns, write
 from ..table import Table
 from .published import cells_of, folder_of, numbers, text_of
 
@@ -109,17 +110,8 @@ class Patients:
 
 
 def read(folder: str | Path | None = None) -> Patients:
-    """Reads the patients.
-
-    Parameters
-    ----------
-    folder : where heart.csv lies (.gz or not); by default `$FEDKERN_DATA/heart-failure-prediction`
-
-    Raises
-    ------
-    JobError
-        No folder, no file, or another table than published.
-    """
+    """Reads the patients. `folder`: where heart.csv lies (.gz or not); by default `$FEDKERN_DATA/heart-failure-prediction`.
+    Raises JobError: no folder, no file, or another table than published."""
     return _read(folder_of("heart-failure", "heart-failure-prediction", "heart.csv") if folder is None else Path(folder))
 
 

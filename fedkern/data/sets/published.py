@@ -10,21 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ..cells import number
 from ..table import Table
 
-Array = NDArray[np.float64]
-
 
 def folder_of(builtin: str, part: str, holds: str) -> Path:
-    """Returns `$FEDKERN_DATA/<part>`.
-
-    Raises
-    ------
-    JobError
-        FEDKERN_DATA is not set.
-    """
+    """Returns `$FEDKERN_DATA/<part>`. Raises JobError: FEDKERN_DATA is not set."""
     root = os.environ.get("FEDKERN_DATA")
     if not root:
         raise JobError(f'[data] builtin = "{builtin}": set FEDKERN_DATA to the folder that holds {part}/{holds}')
@@ -32,13 +25,7 @@ def folder_of(builtin: str, part: str, holds: str) -> Path:
 
 
 def text_of(folder: Path, name: str, source: str) -> str:
-    """Returns the text of a file, which may be gzipped (name.gz).
-
-    Raises
-    ------
-    JobError
-        There is neither.
-    """
+    """Returns the text of a file, which may be gzipped (name.gz). Raises JobError: there is neither."""
     for path, opened in ((folder / name, open), (folder / f"{name}.gz", gzip.open)):
         if path.exists():
             with opened(path, "rb") as file:
@@ -47,13 +34,8 @@ def text_of(folder: Path, name: str, source: str) -> str:
 
 
 def cells_of(text: str, where: Path, rows: int, fields: int) -> list[list[str]]:
-    """Returns lines of cells without quotes, as many as were published.
-
-    Raises
-    ------
-    JobError
-        Another number of rows or of cells in a row.
-    """
+    """Returns lines of cells without quotes, as many as were published. Raises JobError: another number of rows or of cells in a
+    row."""
     lines = [line.split(",") for line in text.split("\n") if line]
     if len(lines) != rows or any(len(line) != fields for line in lines):
         raise JobError(f"{where}: {len(lines)} rows, needs the {rows} of the published file with {fields} cells each")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from .published import Array, cells_of, folder_of, numbers, text_of
+from ...arrays import Array
+from .published import cells_of, folder_of, numbers, text_of
 
 N_ROWS, N_FIELDS, FIRST = 873, 241, 17  # FIRST: of the proteins among the columns
 SITES = {
@@ -27,7 +28,7 @@ PAPER = (*("LKB1", "P27", "P27_pT157", "P27_pT198", "ECADHERIN", "GATA3", "PTEN"
 
 
 def read(folder: str | Path | None = None, *, whole: bool = False) -> dict[str, dict[str, Array]]:
-    """Reads the seven sites.
+    """Reads the seven sites. Raises JobError: no folder, no file, or another table than published.
 
     Parameters
     ----------
@@ -37,11 +38,6 @@ def read(folder: str | Path | None = None, *, whole: bool = False) -> dict[str, 
     Returns
     -------
     site -> protein -> levels
-
-    Raises
-    ------
-    JobError
-        No folder, no file, or another table than published.
     """
     sites = _read(folder_of("rppa", "tcga-brca-rppa", "brca_rppa.csv") if folder is None else Path(folder))
     return sites if whole else {site: {name: columns[name] for name in PAPER} for site, columns in sites.items()}

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import JobError
-from .published import Array, cells_of, folder_of, numbers, text_of
+from .published import cells_of, folder_of, numbers, text_of
 
 NODES = ("Raf", "Mek", "Plcg", "PIP2", "PIP3", "Erk", "Akt", "PKA", "PKC", "P38", "Jnk")
 COLUMNS = ("praf", "pmek", "plcg", "PIP2", "PIP3", "p44/42", "pakts473", "PKA", "PKC", "P38", "pjnk")
@@ -40,7 +41,7 @@ NETWORKS = {"learned": LEARNED, "consensus": CONSENSUS}
 
 
 def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
-    """Reads the nine conditions.
+    """Reads the nine conditions. Raises JobError: no folder, no file, or another table than published.
 
     Parameters
     ----------
@@ -49,11 +50,6 @@ def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
     Returns
     -------
     condition -> protein -> natural logarithms of the levels
-
-    Raises
-    ------
-    JobError
-        No folder, no file, or another table than published.
     """
     return _read(folder_of("sachs", "sachs-2005", "sachs_all14.csv") if folder is None else Path(folder))
 

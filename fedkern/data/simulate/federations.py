@@ -16,17 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...kernels import ordered, rng
 from ...kernels.families import BERNOULLI, FAMILIES, POISSON
-
-Array = NDArray[np.float64]
-
 
 # Of a job whose rows are nobody's, wherever its parties are.
 NOBODYS = "\n[disclosure]  # the rows are nobody's\nrows = 0\nrows_per_coefficient = 0\nrows_per_value = 0\nleverage = 1.0\n"
 # Rows of a client, and rows a coefficient of some kinds, that do for each rule of disclosure control.
 ENOUGH, OF_EACH, COUNTED = 20, 25, ("logistic", "poisson", "ordinal", "survival")
+CLIENTS, TEST = 'clients = ["clients/*.csv"]', 'test = "test.csv"'
 SHAPES = {"cox": 1.0, "weibull": 1.5}  # of the hazards of survival times: a power of the time, plus 1
 
 
@@ -125,7 +124,9 @@ def ordinal(settings: Settings) -> Simulated:
     truth |= {f"threshold[{k + 1}|{k + 2}]": float(cut + slopes @ center) for k, cut in enumerate(cuts)}
     clients = tuple(rows_of(k, settings.rows) for k in range(settings.clients))
     names = (*(f"x{j + 1}" for j in range(p)), "pain")
-    return Simulated(names, clients, rows_of(2**32 - 2, max(settings.rows, 100)), truth, _ordinal_job(settings))
+    data = [CLIENTS, 'response = "pain"', "levels = [1, 2, 3, 4, 5]", TEST]
+    job = _text(settings, "likelihood", data=data, model=['family = "ordinal"'])
+    return Simulated(names, clients, rows_of(2**32 - 2, max(settings.rows, 100)), truth, job)
 
 
 def survival(settings: Settings) -> Simulated:
@@ -251,7 +252,10 @@ def vertical(settings: Settings) -> Simulated:
     y = BERNOULLI.draw(server, BERNOULLI.mean(a - 0.5), 1.0, None)
     outcome = np.column_stack([ids, y])[np.argsort(server.uniform(n))]
     truth = {"intercept": float(a.mean()) - 0.5} | truth
-    return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), outcome))
+    data = [CLIENTS, 'id = "id"', 'response = "y"', 'server = "server.csv"', "holdout = 0.2"]
+    model = ['kind = "linear"', 'augmentation = "augmented"', 'family = "bernoulli"']
+    job = _text(settings, "vertical", data=data, model=model, algorithm=['auxiliary = "amortised"'])
+    return Simulated(names[0], tuple(files), None, truth, job, tuple(names), (("id", "y"), outcome))
 
 
 def sigma(settings: Settings) -> Simulated:
@@ -294,7 +298,10 @@ def sigma(settings: Settings) -> Simulated:
     edges = ["area,neighbour", *(f"{10_001 + i},{10_001 + k}" for i, k in pairs)]
     more = {"areas.csv": "\n".join(areas) + "\n", "edges.csv": "\n".join(edges) + "\n", "prior.toml": _prior(settings)}
     more["map.geojson"] = _squares([str(10_001 + k) for k in range(total)], column, row)
-    return Simulated(names, tuple(files), None, truth, _sigma_job(settings), more=more)
+    data = [CLIENTS, 'area = "area"', 'response = "cases"', 'exposure = "expected"']
+    data += ['polygons = "map.geojson"  # for maps in the report']
+    model = ['prior = "prior"  # the --out of `fedkern sigma build prior.toml`', 'family = "poisson"']
+    return Simulated(names, tuple(files), None, truth, _text(settings, "sigma", data=data, model=model), more=more)
 
 
 KINDS: dict[str, Callable[[Settings], Simulated]] = {
@@ -374,7 +381,12 @@ def _glm(settings: Settings, family: str, *, intercept: float, effect: float) ->
     slopes = theta / scale
     truth = {"intercept": intercept - float(slopes @ center)} | {f"theta[x{j + 1}]": float(slopes[j]) for j in range(p)}
     clients = tuple(rows_of(k, settings.rows) for k in range(settings.clients))
-    return Simulated(names, clients, rows_of(2**32 - 2, max(settings.rows, 100)), truth, _job(settings, family))
+    data = [CLIENTS, 'response = "y"', 'standardise = "exchange"', TEST]
+    model = [f'family = "{family}"', 'covariance = "full"']
+    if record.dispersion is not None:
+        model.append("scale = 1.0  # standard deviation of the response's noise")
+    job = _text(settings, "pvi", "rounds = 20", data=data, model=model)
+    return Simulated(names, clients, rows_of(2**32 - 2, max(settings.rows, 100)), truth, job)
 
 
 def _center(p: int) -> Array:
@@ -405,51 +417,25 @@ def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array]
     return Simulated(names, tuple(clients), None, truth, _sparse_job(settings, kind))
 
 
+def _text(settings: Settings, method: str, *job: str, **sections: Sequence[str]) -> str:
+    """Returns a job file: further keys of [job], and the lines of its other sections."""
+    lines = ["[job]", f'method = "{method}"', f"seed = {settings.seed}", *job]
+    for name, keys in sections.items():
+        lines += ["", f"[{name}]", *keys]
+    return "\n".join(lines) + "\n"
+
+
 def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
-    lines = ["[job]", 'method = "sparse"', f"seed = {settings.seed}", "rounds = 2500", ""]
-    lines += ["[data]", 'clients = ["clients/*.csv"]', *data, "", "[model]", f'kind = "{kind}"', ""]
-    lines += ["[algorithm]", "chains = 4"]
-    return "\n".join(lines) + "\n"
-
-
-def _ordinal_job(settings: Settings) -> str:
-    lines = ["[job]", 'method = "likelihood"', f"seed = {settings.seed}", ""]
-    lines += ["[data]", 'clients = ["clients/*.csv"]', 'response = "pain"', "levels = [1, 2, 3, 4, 5]", 'test = "test.csv"', ""]
-    lines += ["[model]", 'family = "ordinal"']
-    return "\n".join(lines) + "\n"
+    model = [f'kind = "{kind}"']
+    return _text(settings, "sparse", "rounds = 2500", data=[CLIENTS, *data], model=model, algorithm=["chains = 4"])
 
 
 def _survival_job(settings: Settings) -> str:
-    lines = ["[job]", 'method = "likelihood"', f"seed = {settings.seed}", ""]
-    lines += [
-        "[data]",
-        'clients = ["clients/*.csv"]',
-        'time = "months"',
-        'event = "died"',
-        "",
-        "[model]",
-        f'family = "{settings.family}"',
-    ]
+    sections = {"data": [CLIENTS, 'time = "months"', 'event = "died"'], "model": [f'family = "{settings.family}"']}
     if settings.family != "cox":
-        several = ["", "[model.random]", "client = true"] if settings.clients > 1 else []
-        lines += [*several, "", "[output]", "survival_at = [6, 12, 24]", "restricted_mean = 24"]
-    return "\n".join(lines) + "\n"
-
-
-def _vertical_job(settings: Settings) -> str:
-    lines = ["[job]", 'method = "vertical"', f"seed = {settings.seed}", ""]
-    lines += [
-        "[data]",
-        'clients = ["clients/*.csv"]',
-        'id = "id"',
-        'response = "y"',
-        'server = "server.csv"',
-        "holdout = 0.2",
-        "",
-    ]
-    lines += ["[model]", 'kind = "linear"', 'augmentation = "augmented"', 'family = "bernoulli"', ""]
-    lines += ["[algorithm]", 'auxiliary = "amortised"']
-    return "\n".join(lines) + "\n"
+        sections |= {"model.random": ["client = true"]} if settings.clients > 1 else {}
+        sections["output"] = ["survival_at = [6, 12, 24]", "restricted_mean = 24"]
+    return _text(settings, "likelihood", **sections)
 
 
 def _squares(names: Sequence[str], column: NDArray[np.int64], row: NDArray[np.int64]) -> str:
@@ -465,34 +451,21 @@ def _squares(names: Sequence[str], column: NDArray[np.int64], row: NDArray[np.in
 
 
 def _prior(settings: Settings) -> str:
-    lines = [
-        "[prior]",
-        'kind = "car"',
-        "phi = [0.0, 0.99]",
-        "",
-        "[data]",
-        'areas = "areas.csv"',
-        'area = "area"',
-        'client = "client"',
-    ]
-    lines += ['x = "x"', 'y = "y"', 'adjacency = "edges.csv"', "", "[training]", f"seed = {settings.seed}"]
-    return "\n".join(lines) + "\n"
+    return f"""[prior]
+kind = "car"
+phi = [0.0, 0.99]
 
+[data]
+areas = "areas.csv"
+area = "area"
+client = "client"
+x = "x"
+y = "y"
+adjacency = "edges.csv"
 
-def _sigma_job(settings: Settings) -> str:
-    lines = ["[job]", 'method = "sigma"', f"seed = {settings.seed}", ""]
-    lines += ["[data]", 'clients = ["clients/*.csv"]', 'area = "area"', 'response = "cases"', 'exposure = "expected"']
-    lines += ['polygons = "map.geojson"  # for maps in the report', ""]
-    lines += ["[model]", 'prior = "prior"  # the --out of `fedkern sigma build prior.toml`', 'family = "poisson"']
-    return "\n".join(lines) + "\n"
-
-
-def _job(settings: Settings, family: str) -> str:
-    lines = ["[job]", 'method = "pvi"', f"seed = {settings.seed}", "rounds = 20", ""]
-    lines += ["[data]", 'clients = ["clients/*.csv"]', 'response = "y"', 'standardise = "exchange"', 'test = "test.csv"', ""]
-    lines += ["[model]", f'family = "{family}"', 'covariance = "full"']
-    lines += ["scale = 1.0  # standard deviation of the response's noise"] if FAMILIES[family].dispersion else []
-    return "\n".join(lines) + "\n"
+[training]
+seed = {settings.seed}
+"""
 
 
 def _write(path: Path, names: tuple[str, ...], rows: Array) -> None:

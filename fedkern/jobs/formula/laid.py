@@ -100,13 +100,7 @@ def describe_formula(read_alike: Mapping[str, Any]) -> list[str]:
 
 
 def alike(answers: list[bytes]) -> bytes:
-    """Checks whether all ranks have read a formula alike.
-
-    Raises
-    ------
-    JobError
-        A rank has read it otherwise: which rank, and how.
-    """
+    """Checks whether all ranks have read a formula alike. Raises JobError: a rank has read it otherwise: which rank, and how."""
     first = json.loads(answers[0])["formula"]
     for rank, text in enumerate(answers):
         if text != answers[0]:

@@ -45,15 +45,10 @@ CALL = re.compile(r"\s*(offset|strata)\s*\((.*)\)\s*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Said:
-    """Holds the content of a formula.
+    """Holds the content of a formula."""
 
-    Attributes
-    ----------
-    formula : its terms
-    data, random : keys of [data] and [model.random], with their values
-    """
-
-    formula: Formula
+    formula: Formula  # its terms
+    # data, random: keys of [data] and [model.random], with their values
     data: dict[str, str] = field(default_factory=dict)
     random: dict[str, Any] = field(default_factory=dict)
 
@@ -65,13 +60,7 @@ class Said:
 
 @lru_cache(maxsize=64)
 def read(text: str) -> Said:
-    """Reads a formula.
-
-    Raises
-    ------
-    JobError
-        The text is no formula, or formulaic is not installed.
-    """
+    """Reads a formula. Raises JobError: the text is no formula, or formulaic is not installed."""
     # Length, letters and brackets are bounded before any parser sees the text.
     _check(text)
     if re.search(r"`\s*[01]\s*`", text):
@@ -263,8 +252,8 @@ _LEFT = (
     'positive = ".." in [data], and needs no call)'
 )
 _SURV = (
-    "Surv is of columns: Surv(time, event), Surv(end - start, event); one of several causes, or a time in another unit, is a "
-    'column of its own in all files (which of two labels is the event says positive = ".." in [data])'
+    "Surv is of columns: Surv(time, event), Surv(end - start, event); a time in another unit is a column of its own in all files "
+    '(which of two labels is the event says positive = ".." in [data], and which are causes of one events = [".."])'
 )
 _SURVS = (
     "wanted Surv(time, event), Surv(entry, time, event) with late entry, or Surv(lower, upper, type = 'interval2') of events in "

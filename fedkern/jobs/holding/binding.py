@@ -52,47 +52,30 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Account:
-    """Holds where the budget of a data set lies, and which policies bind it.
+    """Holds where the budget of a data set lies, and which policies bind it."""
 
-    Attributes
-    ----------
-    folder : the folder of `budget.jsonl`
-    data : the data set's name there
-    policies : all that bind
-    known : every budget file that may tell of these data -> the names that they may have in it
-    ground : the ground below which the folder lies; None where the folder is one itself
-    marks : folders for the holder's marks of its budgets (`remembered`), the best first; empty where no policy binds
-    files : the client's own, where several clients have their rows under one name of data
-    """
-
-    folder: Path
-    data: str
-    policies: tuple[Policy, ...] = ()
+    folder: Path  # the folder of `budget.jsonl`
+    data: str  # the data set's name there
+    policies: tuple[Policy, ...] = ()  # all that bind
+    # every budget file that may tell of these data -> the names that they may have in it
     known: Mapping[Path, frozenset[str]] = field(default_factory=dict)
-    ground: Ground | None = None
+    ground: Ground | None = None  # the ground below which the folder lies; None where the folder is one itself
+    # folders for the holder's marks of its budgets (`remembered`), the best first; empty where no policy binds
     marks: tuple[Path, ...] = ()
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()  # the client's own, where several clients have their rows under one name of data
 
 
 @dataclass(frozen=True)
 class Binding:
-    """Holds the policies that were found for one holder's data in one job.
+    """Holds the policies that were found for one holder's data in one job."""
 
-    Attributes
-    ----------
-    client, data : the holder's name in the job, and its data
-    files : all policy files that were looked at, and where each lies
-    bound : the policies that name the data
-    claimed : policies that name the data in the folder of a client of another name
-    required : the reason why a policy must name the data; None if none holds
-    """
-
+    # client, data: the holder's name in the job, and its data
     client: str
     data: DataSet
-    files: tuple[tuple[Where, PolicyFile], ...] = ()
-    bound: tuple[Bound, ...] = ()
-    claimed: tuple[Policy, ...] = ()
-    required: str | None = None
+    files: tuple[tuple[Where, PolicyFile], ...] = ()  # all policy files that were looked at, and where each lies
+    bound: tuple[Bound, ...] = ()  # the policies that name the data
+    claimed: tuple[Policy, ...] = ()  # policies that name the data in the folder of a client of another name
+    required: str | None = None  # the reason why a policy must name the data; None if none holds
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -128,18 +111,9 @@ class Binding:
 
 
 def bind(client: str, data: DataSet, *, must: Literal["named", "asked", "never"] = "named") -> Binding:
-    """Looks for the policies of a client's data.
-
-    Parameters
-    ----------
-    must : whether unnamed data are refused: wherever the head of this file says so; only where a file asks for it in words or
-        lies beside them (the server's data); never (an account that is nobody's data)
-
-    Raises
-    ------
-    JobError
-        A policy can't be read or is faulty: then it allows nothing.
-    """
+    """Looks for the policies of a client's data. `must`: whether unnamed data are refused: wherever the head of this file says
+    so; only where a file asks for it in words or lies beside them (the server's data); never (an account that is nobody's data).
+    Raises JobError: a policy can't be read or is faulty: then it allows nothing."""
     files: list[tuple[Where, PolicyFile]] = []
     seen: set[str] = set()
     for where, path in _places(client, data):
@@ -179,13 +153,7 @@ def _required(files: list[tuple[Where, PolicyFile]], must: str) -> str | None:
 
 
 def account(binding: Binding) -> Account | None:
-    """Returns where the budget lies; None where no policy binds.
-
-    Raises
-    ------
-    JobError
-        No place for it can be written.
-    """
+    """Returns where the budget lies; None where no policy binds. Raises JobError: no place for it can be written."""
     if not binding.bound:
         return None
     places = _places_of_budgets(binding)
@@ -303,13 +271,8 @@ def _places(client: str, data: DataSet) -> Iterator[tuple[Where, Path]]:
 
 
 def known_policies() -> list[PolicyFile]:
-    """Reads the policies in the usual places: of the system, of the user, and of $FEDKERN_CLIENT_HOME with its clients.
-
-    Raises
-    ------
-    JobError
-        A policy file cannot be read, or is faulty.
-    """
+    """Reads the policies in the usual places: of the system, of the user, and of $FEDKERN_CLIENT_HOME with its clients. Raises
+    JobError: a policy file cannot be read, or is faulty."""
     paths = (path for _, path in _places("", DataSet(())) if _there(path) and os.access(path, os.R_OK))
     return [read_policies(path) for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths)]
 
@@ -328,13 +291,8 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def _there(path: Path) -> bool:
-    """Tells whether a policy file exists, readable or not.
-
-    Raises
-    ------
-    JobError
-        That can't be told: its folder exists and does not let us look.
-    """
+    """Tells whether a policy file exists, readable or not. Raises JobError: that can't be told: its folder exists and does not
+    let us look."""
     try:
         path.lstat()
         return True

@@ -74,50 +74,32 @@ class Decision:
 
 @dataclass
 class Ledger:
-    """Reads `budget.jsonl` once and then follows it: a job's line names its data and mechanism, a charge its steps.
+    """Reads `budget.jsonl` once and then follows it: a job's line names its data and mechanism, a charge its steps."""
 
-    Attributes
-    ----------
-    path : the path of the file
-    read : bytes read so far
-    heads : the hash after each line
-    adopted : lines that count because the holder says so
-    jobs : job -> (data set, mechanism) of its latest line
-    deltas : job -> the delta of its own claim, where its line has it
-    spent : (data set, job, mechanism) -> steps
-    rounds : job -> the last round that was charged
-    unaccounted : (data set, job) -> the kind of a job that was allowed without an account, or "asked" for one that has asked
-    others : (data set, job) -> the other clients of such a job, where it was an open one
-    rows : (data set, job) -> a sketch of the rows that counted in it, where that is known
-    columns : (data set, job) -> sketches of the columns that it made of them, sealed
-    asked : (data set, job) -> the same of an open job that asked, at each of its times
-    begun : job -> date and time of its first line, where it was read
-    ground : the ground below which the file lies; None where that is its folder
-    marks : folders of the marks that the holder keeps of it; empty: none are
-    first : the hash after the first line that is of a job
-    adoptions : those after the lines with which the holder has adopted something
-    unmarked : why its last mark could not be kept
-    """
-
-    path: Path
-    read: int = 0
-    heads: list[bytes] = field(default_factory=list)
-    adopted: int = 0
-    jobs: dict[str, tuple[str, Mechanism]] = field(default_factory=dict)
-    deltas: dict[str, float] = field(default_factory=dict)
-    spent: dict[tuple[str, str, Mechanism], int] = field(default_factory=dict)
-    rounds: dict[str, int] = field(default_factory=dict)
+    path: Path  # the path of the file
+    read: int = 0  # bytes read so far
+    heads: list[bytes] = field(default_factory=list)  # the hash after each line
+    adopted: int = 0  # lines that count because the holder says so
+    jobs: dict[str, tuple[str, Mechanism]] = field(default_factory=dict)  # job -> (data set, mechanism) of its latest line
+    deltas: dict[str, float] = field(default_factory=dict)  # job -> the delta of its own claim, where its line has it
+    spent: dict[tuple[str, str, Mechanism], int] = field(default_factory=dict)  # (data set, job, mechanism) -> steps
+    rounds: dict[str, int] = field(default_factory=dict)  # job -> the last round that was charged
+    # (data set, job) -> the kind of a job that was allowed without an account, or "asked" for one that has asked
     unaccounted: dict[tuple[str, str], Use | Literal["asked"]] = field(default_factory=dict)
+    # (data set, job) -> the other clients of such a job, where it was an open one
     others: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    # (data set, job) -> a sketch of the rows that counted in it, where that is known
     rows: dict[tuple[str, str], Sketch] = field(default_factory=dict)
+    # (data set, job) -> sketches of the columns that it made of them, sealed
     columns: dict[tuple[str, str], str] = field(default_factory=dict)
+    # (data set, job) -> the same of an open job that asked, at each of its times
     asked: dict[tuple[str, str], list[Sketch]] = field(default_factory=dict)
-    begun: dict[str, str] = field(default_factory=dict)
-    ground: Ground | None = None
-    marks: tuple[Path, ...] = ()
-    first: bytes = b""
-    adoptions: list[bytes] = field(default_factory=list)
-    unmarked: str | None = None
+    begun: dict[str, str] = field(default_factory=dict)  # job -> date and time of its first line, where it was read
+    ground: Ground | None = None  # the ground below which the file lies; None where that is its folder
+    marks: tuple[Path, ...] = ()  # folders of the marks that the holder keeps of it; empty: none are
+    first: bytes = b""  # the hash after the first line that is of a job
+    adoptions: list[bytes] = field(default_factory=list)  # those after the lines with which the holder has adopted something
+    unmarked: str | None = None  # why its last mark could not be kept
     _known: set[str] | None = None  # adoptions of which marks know, once they were compared
 
     @property
@@ -362,20 +344,15 @@ def _adopts(line: bytes) -> int | None:
 
 @dataclass(frozen=True)
 class Total:
-    """Holds the sum that all jobs together have spent on one data set, for the holder's eyes alone.
+    """Holds the sum that all jobs together have spent on one data set, for the holder's eyes alone."""
 
-    Attributes
-    ----------
-    epsilon, delta, jobs : the sum of the jobs with an account, and their number
-    cap : the holder's own; None without one
-    open_jobs, client_level_jobs : jobs that were allowed without an account
-    """
-
+    # epsilon, delta, jobs: the sum of the jobs with an account, and their number
     epsilon: float
     delta: float
     jobs: int
-    cap: float | None
+    cap: float | None  # the holder's own; None without one
     neighbours: str = ""
+    # open_jobs, client_level_jobs: jobs that were allowed without an account
     open_jobs: int = 0
     client_level_jobs: int = 0
 
@@ -389,22 +366,13 @@ class Total:
 
 
 class Near(NamedTuple):
-    """Holds an earlier open job on the same data, from which a later one differs by little.
+    """Holds an earlier open job on the same data, from which a later one differs by little."""
 
-    Attributes
-    ----------
-    when : its date and time
-    clients : one or two, by which the other clients differ; none: not by so few
-    rows : whether the rows that counted differ, and by few
-    begun : whether it is known to have begun; else it has asked
-    columns : pairs of a column of the later job and one of this, which differ in few rows
-    """
-
-    when: str
-    clients: frozenset[str] = frozenset()
-    rows: bool = False
-    begun: bool = True
-    columns: tuple[tuple[str, str], ...] = ()
+    when: str  # its date and time
+    clients: frozenset[str] = frozenset()  # one or two, by which the other clients differ; none: not by so few
+    rows: bool = False  # whether the rows that counted differ, and by few
+    begun: bool = True  # whether it is known to have begun; else it has asked
+    columns: tuple[tuple[str, str], ...] = ()  # pairs of a column of the later job and one of this, which differ in few rows
 
 
 class Many(NamedTuple):
@@ -607,13 +575,9 @@ class Books:
         rows: Rows | None = None,
         allow: Callable[[list[Near]], None] = lambda near: None,
     ) -> None:
-        """Writes a line for a job that a policy allows without an account; one for each job.
-
-        Parameters
-        ----------
-        others, rows : the other clients of an open job, and the rows that count in it
-        allow : is given the jobs that are `near`, and raises an error to forbid this one: then no line is written
-        """
+        """Writes a line for a job that a policy allows without an account; one for each job. `others`, `rows`: the other clients
+        of an open job, and the rows that count in it; `allow`: is given the jobs that are `near`, and raises an error to forbid
+        this one: then no line is written."""
         with self.ledger.locked() as file:
             self.look()
             entries: dict[str, Json] = {"others": [*sorted(others)]} if use == "open" else {}

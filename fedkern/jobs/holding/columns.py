@@ -28,21 +28,14 @@ _NONCE = 16  # bytes
 
 @dataclass(frozen=True)
 class Columns:
-    """Holds sketches of the columns that a job makes of its rows.
+    """Holds sketches of the columns that a job makes of its rows."""
 
-    Attributes
-    ----------
-    names : of the columns
-    sums : (columns, PAIRS, CELLS)
-    total : of all of their numbers, in hexadecimal digits: jobs with one total have made the same columns
-    joined : column of the file -> its levels that count as "other" in the job
-    values : column of the file, of levels or of few values -> those that are one in the job, and its rows with them
-    """
-
-    names: tuple[str, ...]
-    sums: NDArray[np.uint16]
-    total: str
+    names: tuple[str, ...]  # of the columns
+    sums: NDArray[np.uint16]  # (columns, PAIRS, CELLS)
+    total: str  # of all of their numbers, in hexadecimal digits: jobs with one total have made the same columns
+    # column of the file -> its levels that count as `OTHER` in the job
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # column of the file, of levels or of few values -> those that are one in the job, and its rows with them
     values: Values = field(default_factory=dict)
 
     @classmethod

@@ -170,13 +170,8 @@ class Policy:
         )
 
     def refuses_sums(self, *, secure: bool, signed: bool) -> Refusal | None:
-        """Returns why a job without noise is not allowed, for what its server reads; None if it is allowed.
-
-        Parameters
-        ----------
-        secure : whether the server gets sums alone
-        signed : whether this client signs its key of them, and knows the others'
-        """
+        """Returns why a job without noise is not allowed, for what its server reads; None if it is allowed. `secure`: whether the
+        server gets sums alone; `signed`: whether this client signs its key of them, and knows the others'."""
         if self.sums == "any" or (secure and (signed or self.sums == "secure")):
             return None
         if not secure:
@@ -318,13 +313,8 @@ class PolicyFile:
 
 
 def read_policies(path: Path) -> PolicyFile:
-    """Reads a policy file.
-
-    Raises
-    ------
-    JobError
-        It can't be read, or has a key or a value that it should not have: then it allows nothing.
-    """
+    """Reads a policy file. Raises JobError: it can't be read, or has a key or a value that it should not have: then it allows
+    nothing."""
     try:
         if path.exists() and not path.is_file():
             raise OSError("it is no file")

@@ -119,11 +119,6 @@ class File(Section):
 
 
 def policy_file(tables: dict[str, Any], name: str) -> File:
-    """Checks the tables of a policy file.
-
-    Raises
-    ------
-    JobError
-        It has a key or a value that it should not have; `name` begins the text.
-    """
+    """Checks the tables of a policy file. Raises JobError: it has a key or a value that it should not have; `name` begins the
+    text."""
     return validate_file(File, tables, File.lacks, name)

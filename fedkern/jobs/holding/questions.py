@@ -65,18 +65,13 @@ class Questions:
         return shut
 
     def ask(self, kind: str, question: bytes, most: int) -> None:
-        """Counts a question before it is answered, unless it has been answered before.
+        """Counts a question before it is answered, unless it has been answered before. Raises JobError: it is one too many.
 
         Parameters
         ----------
         kind : names the exchange and the kind of its message
         question : the digest of all that was told
         most : questions of the kind that one run has
-
-        Raises
-        ------
-        JobError
-            It is one too many.
         """
         answered, mark = self._read(kind), blake2b(question, digest_size=LENGTH).digest()
         if mark in answered:

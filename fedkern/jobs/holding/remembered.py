@@ -30,22 +30,16 @@ DIGEST = 16
 
 @dataclass(frozen=True)
 class Kept:
-    """Holds a mark of a budget.
+    """Holds a mark of a budget."""
 
-    Attributes
-    ----------
-    path, host : the file's path, links resolved, and its machine
-    first : the hash after its first line that is of a job, hexadecimal, as all hashes: no other file has it
-    length, head : lines, and the hash after the last
-    adopted : hashes after all lines with which the holder has adopted something
-    """
-
+    # path, host: the file's path, links resolved, and its machine
     path: str
     host: str
-    first: str
+    first: str  # the hash after its first line that is of a job, hexadecimal, as all hashes: no other file has it
+    # length, head: lines, and the hash after the last
     length: int
     head: str
-    adopted: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()  # hashes after all lines with which the holder has adopted something
 
     def fits(self, heads: Sequence[bytes], adoptions: Sequence[bytes]) -> bool:
         """Tells whether a file with these hashes after its lines still begins as marked, or its holder has adopted it since."""

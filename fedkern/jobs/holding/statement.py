@@ -20,50 +20,31 @@ FURTHER = 10  # times the steps of all jobs so far: further nobody looks
 
 
 class Job(NamedTuple):
-    """Holds one job of a budget.
+    """Holds one job of a budget."""
 
-    Attributes
-    ----------
-    job : the run's id and the client's number
-    begun : date and time
-    kind : the kind of noise, in words; "open" and "client-level" are without an account
-    epsilon, delta : those of this job alone, at the delta of its own claim (of the statement, where its line has none); None
-        without an account
-    """
-
-    job: str
-    begun: str
-    kind: str
+    job: str  # the run's id and the client's number
+    begun: str  # date and time
+    kind: str  # the kind of noise, in words; "open" and "client-level" are without an account
     steps: int
+    # epsilon, delta: those of this job alone, at the delta of its own claim (of the statement, where its line has none); None
+    # without an account
     epsilon: float | None
     delta: float | None
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Holds the statement of one data set.
+    """Holds the statement of one data set."""
 
-    Attributes
-    ----------
-    data : its id
-    budget : the file
-    policies : the files of the policies that bind it
-    total : the sum of all jobs
-    whose : who says the delta at which that sum is
-    left : steps that all caps would still pay for, if they were like the last job's; None without a cap or a job
-    more : whether it may be more than that
-    like : the noise of those steps, in words
-    """
-
-    data: str
-    budget: Path
-    policies: tuple[Path, ...]
-    total: Total
-    whose: str
+    data: str  # its id
+    budget: Path  # the file
+    policies: tuple[Path, ...]  # the files of the policies that bind it
+    total: Total  # the sum of all jobs
+    whose: str  # who says the delta at which that sum is
     jobs: tuple[Job, ...]
-    left: int | None
-    more: bool
-    like: str
+    left: int | None  # steps that all caps would still pay for, if they were like the last job's; None without a cap or a job
+    more: bool  # whether it may be more than that
+    like: str  # the noise of those steps, in words
 
     def describe(self) -> Iterator[str]:
         """Yields the statement in words, line by line."""
@@ -79,17 +60,13 @@ class Statement:
 
 
 def statements(paths: Sequence[Path], of_sites: Sequence[Path] = ()) -> list[Statement]:
-    """Returns the statements of data files or budgets; without any, of all data that policies in the usual places name.
+    """Returns the statements of data files or budgets; without any, of all data that policies in the usual places name. Raises
+    JobError: a policy or a budget cannot be read, or was altered; nothing is known of a path.
 
     Parameters
     ----------
     paths : data files, budgets, or folders of budgets
     of_sites : policies that a holder's site files name; they need not be there
-
-    Raises
-    ------
-    JobError
-        A policy or a budget cannot be read, or was altered; nothing is known of a path.
     """
     of_sites = [file for file in of_sites if os.path.lexists(file)]
     if paths:

@@ -17,7 +17,7 @@ from ...data.cells import number
 from ...disclosure import cells
 from ...errors import JobError
 from ...ground import on
-from ...models.encoding import OTHER
+from ...labels import OTHER
 from .binding import Account
 
 FILE = "told.json"
@@ -29,12 +29,7 @@ Values = Mapping[str, Sequence[tuple[Sequence[str], int]]]  # column -> values t
 
 def read(account: Account | None) -> dict[str, Told]:
     """Returns what was told of these data, by the names of columns and tables; nothing without an account that outlives a run.
-
-    Raises
-    ------
-    JobError
-        The account's file cannot be read.
-    """
+    Raises JobError: the account's file cannot be read."""
     if account is None:
         return {}
     path = account.folder / FILE

@@ -27,25 +27,21 @@ IN_MEMORY = "CUPY_CACHE_IN_MEMORY"
 
 
 class Gemm(NamedTuple):
-    """Describes a call of BLAS's gemm, for matrices by columns: C = op(A) op(B) + beta C, `times` times.
-
-    Attributes
-    ----------
-    turned_a, turned_b : whether op is the transpose
-    m, n, k : op(A) is (m, k), op(B) (k, n)
-    a, b, c : where they begin
-    lda, ldb, ldc : numbers from one column to the next
-    step_a, step_b, step_c : numbers from one matrix to the next
-    """
+    """Describes a call of BLAS's gemm, for matrices by columns: C = op(A) op(B) + beta C, `times` times."""
 
     dtype: Any
+    # turned_a, turned_b: whether op is the transpose
     turned_a: bool
     turned_b: bool
+    # m, n, k: op(A) is (m, k), op(B) (k, n)
     m: int
     n: int
     k: int
+    # a, b, c: where they begin
     a: int
+    # lda, ldb, ldc: numbers from one column to the next
     lda: int
+    # step_a, step_b, step_c: numbers from one matrix to the next
     step_a: int
     b: int
     ldb: int
@@ -274,12 +270,8 @@ def _check_versions(cupy: Any) -> None:
 
 @contextmanager
 def said_of_memory(lower: str) -> Iterator[None]:
-    """Gives the error of a card's memory a text that says the amount asked, the amount free, and which setting to lower.
-
-    Raises
-    ------
-    DeviceMemoryError
-    """
+    """Gives the error of a card's memory a text that says the amount asked, the amount free, and which setting to lower. Raises
+    DeviceMemoryError."""
     try:
         yield
     except MemoryError as error:
@@ -369,12 +361,7 @@ def recorded() -> Iterator[Tape]:
 
 
 def check_home(kernel: str, arrays: Iterable[Array]) -> None:
-    """Refuses arrays that do not all live on the one device where the backend's kernels run.
-
-    Raises
-    ------
-    TypeError
-    """
+    """Refuses arrays that do not all live on the one device where the backend's kernels run. Raises TypeError."""
     here = current()
     given = [a for a in arrays if a is not None]
     for array in given:
@@ -456,15 +443,8 @@ def blocks(work: int, each: int, most: int = MOST_BLOCKS) -> int:
 
 
 def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
-    """Computes out = a b, or out += a b; with three dimensions, for each index of the first.
-
-    Parameters
-    ----------
-    a, b : (.., m, k), (.., k, n) arrays
-        Numbers are neighbours along rows or along columns.
-    out : (.., m, n) array
-        Neighbours along rows.
-    """
+    """Computes out = a b, or out += a b; with three dimensions, for each index of the first. `a`, `b`: (.., m, k), (.., k, n)
+    arrays Numbers are neighbours along rows or along columns; `out`: (.., m, n) array Neighbours along rows."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     (turned_a, lda), (turned_b, ldb), (_, ldc) = map(_leading, (a, b, out))
     step_a, step_b, step_c = (strides(x)[0] if x.ndim == 3 else 0 for x in (a, b, out))

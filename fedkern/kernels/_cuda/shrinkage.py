@@ -44,15 +44,7 @@ def rows(array: Array, regressions: bool, cols: bool = True) -> Launched:
     n_regressions = shape[1] if regressions else 1
     n_columns = shape[-1] if cols else 1
     stride = step[1] if regressions else 0
-    return (
-        pointer(array),
-        shape[0],
-        n_regressions,
-        n_columns,
-        chain,
-        stride,
-        col,
-    )
+    return (pointer(array), shape[0], n_regressions, n_columns, chain, stride, col)
 
 
 def _item(structure: np.void) -> object:

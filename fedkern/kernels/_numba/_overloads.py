@@ -35,28 +35,18 @@ _SYMBOL = re.compile(r"[a-z]\w*")
 
 class Public(NamedTuple):
     """Says what a public function does beside its record. Lines are nopython code, in which the arguments and the functions of
-    `_adapters` have their names.
+    `_adapters` have their names."""
 
-    Attributes
-    ----------
-    function : the public function
-    kernels : its record; or two, of which the arrays' dimensions choose one
-    before : lines that convert arguments, or raise; "name = .." replaces an argument
-    sizes : symbol of a shape -> expression, where no input binds it
-    made : scalars that are no arguments -> expression
-    after : lines that raise, when `results` has what the backend returned and the outputs
-    result : expression, if it is not the outputs in their order, after the value that the backend returns
-    returns : whether `results` begins with that value, if not as the record says
-    """
-
-    function: Callable[..., Any]
-    kernels: tuple[str, ...]
-    before: tuple[str, ...] = ()
+    function: Callable[..., Any]  # the public function
+    kernels: tuple[str, ...]  # its record; or two, of which the arrays' dimensions choose one
+    before: tuple[str, ...] = ()  # lines that convert arguments, or raise; "name = .." replaces an argument
+    # symbol of a shape -> expression, where no input binds it
     sizes: dict[str, str] = {}  # noqa: RUF012 (never changed)
+    # scalars that are no arguments -> expression
     made: dict[str, str] = {}  # noqa: RUF012
-    after: tuple[str, ...] = ()
-    result: str = ""
-    returns: bool | None = None
+    after: tuple[str, ...] = ()  # lines that raise, when `results` has what the backend returned and the outputs
+    result: str = ""  # expression, if it is not the outputs in their order, after the value that the backend returns
+    returns: bool | None = None  # whether `results` begins with that value, if not as the record says
 
 
 _STEPS = "check_steps(step, n_sweeps)"
@@ -106,11 +96,7 @@ PUBLIC = (
     Public(
         glm.clipped_grad_sum,
         ("glm.clipped_grad_sum", "glm.clipped_grad_sum_full"),
-        before=(
-            _SCALE,
-            "check_clipped(clip, noise_multiplier, grid)",
-            "check_estimator(estimator, log_sigma)",
-        ),
+        before=(_SCALE, "check_clipped(clip, noise_multiplier, grid)", "check_estimator(estimator, log_sigma)"),
         made={"key": 'draws_key(estimator != "analytic" or noise_multiplier > 0, seed, chain)'},
         result="results[1], results[0]",
     ),
@@ -158,11 +144,7 @@ PUBLIC = (
         after=(_FAULT.format(6),),
     ),
     Public(shrinkage.local_sums, ("shrinkage.local_sums",), sizes={"s": "4 if slab < inf else 3"}),
-    Public(
-        shrinkage.move_terms,
-        ("shrinkage.move_terms",),
-        before=("check_block(block, theta)", "q = per_chain(q, theta)"),
-    ),
+    Public(shrinkage.move_terms, ("shrinkage.move_terms",), before=("check_block(block, theta)", "q = per_chain(q, theta)")),
     Public(
         shrinkage.move,
         ("shrinkage.move",),

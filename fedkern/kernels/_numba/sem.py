@@ -9,16 +9,7 @@ from ._jit import copied, loop, prepares, scalar
 from .rng import gamma_one, inverse_gaussian_one, metropolis_accept, normal_pair, stream_key, uniform_pair
 from .shrinkage.server import clipped, local_variance
 
-__all__ = [
-    "ELEMENT",
-    "ROW",
-    "ROW_GIBBS",
-    "invert",
-    "is_contraction",
-    "log_density",
-    "sweeps",
-    "update_inverse",
-]
+__all__ = ["ELEMENT", "ROW", "ROW_GIBBS", "invert", "is_contraction", "log_density", "sweeps", "update_inverse"]
 
 ROW_GIBBS, ELEMENT, ROW = range(3)  # update
 LAMBDA, COEFFICIENTS, SCALE, OTHER = 0, 1, 2, 7  # quantities in a fault

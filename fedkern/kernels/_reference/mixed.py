@@ -393,10 +393,7 @@ def panels(integrands, tops):
         bad |= count > MOST
         count -= np.bincount(owner[again], minlength=S * G) * 2
         s, g = np.repeat(s[again], 2), np.repeat(g[again], 2)
-        low, high = (
-            np.column_stack([low[again], middle[again]]).ravel(),
-            np.column_stack([middle[again], high[again]]).ravel(),
-        )
+        low, high = (np.column_stack([low[again], middle[again]]).ravel(), np.column_stack([middle[again], high[again]]).ravel())
     none = np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0)
     return *(np.concatenate(numbers) for numbers in zip(none, *done)), bad.reshape(S, G)
 

@@ -179,24 +179,11 @@ class Student(OfRecord):
         return self.n * (x * np.log1p(0.5 / x) - 0.5 + rest(x + 0.5) - rest(x) - HALF_LOG_TAU - w[:, 0])
 
     def constant_slopes(self, w):
-        x = 0.5 * np.exp(w[1])
-        share = x / (x + 0.5)  # of log Gamma(x + 1/2) - log Gamma(x) - log(x) / 2
-        first = x * np.log1p(0.5 / x) + share * rest_slope(x + 0.5) - rest_slope(x) - 0.5
-        second = share**2 * rest_curve(x + 0.5) - rest_curve(x) - 0.5 * share + first + 0.5
+        first, second = of.student_constant(np.exp(w[1]))
         return self.n * np.array([-1, first]), self.n * np.array([[0, 0], [0, second]])
 
     def own(self, eta, w):
-        (sd, nu), rho = np.exp(w), self.y - eta
-        precision, a = 1 / sd**2, 1 / nu
-        q = precision * rho**2
-        z = a * q
-        by, nu_log = 1 / (1 + z), nu * np.log1p(z)
-        change = -a * by + (1 + a) * z * by**2  # of (1 + a) / (1 + z), in log nu
-        first = np.array([(1 + a) * q * by, -0.5 * (nu_log - (1 + a) * q * by)])
-        cross = precision * rho * np.array([-2 * (1 + a) * by**2, change])
-        both = q * change
-        last = -0.5 * (nu_log - 2 * q * by + (1 + a) * q * by**2)
-        return first, cross, np.array([[-2 * (1 + a) * q * by**2, both], [both, last]])
+        return of.student_by_shapes(self.y, eta, *np.exp(w))
 
     def mode(self, w):
         """Returns where a row's density is largest."""

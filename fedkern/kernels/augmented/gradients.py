@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Floats
 from .. import mlp
 from .._checks import POSITIVE, SWITCH, Domain, whole
 from .._docs import documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar, here
 
 __all__ = ["amortised_draw", "amortised_gradient", "coefficients", "mean_field_draw", "mean_field_gradient"]
-
-Floats = NDArray[np.float64]
 
 
 def rows(*names: str) -> tuple[Array, ...]:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._deprecate import arguments
+from ...arrays import Floats
 from .. import mlp, optim, rng
 from .._checks import FINITE, MADE, POSITIVE, WORD, Domain, Together, choice_of, whole
 from .._docs import Given, binds, documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar, here, names
-from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
+from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, H, columns, conditional, is_matrix, of_coefficients, rows
 
 __all__ = [
     "Iterations",
@@ -109,7 +110,7 @@ MEAN_FIELD_ITERATION = Kernel(
     words=_WORDS
     | {
         "parameters": "[mu (p), scale, mean (n), log_sd (n)]. The scale of q(theta) is log sd (p), or with `full` a triangle "
-        "(p (p + 1) / 2).",
+        "(p (p + 1) / 2)."
     },
     example="""
         >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedkern.errors import NumericalError
 
+from ...arrays import Floats
 from .._checks import ABOVE_0, AT_LEAST_1, GAMMA_SHAPE, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
 from .._docs import Given, binds, documented
 from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, here, home, masked, on_host
@@ -27,7 +28,6 @@ __all__ = [
     "raise_fault",
 ]
 
-Floats = NDArray[np.float64]
 Swept = tuple[Floats, Floats, Floats, NDArray[np.int64]]
 Sweeps = Callable[..., Swept]  # (theta, tau_sq, deviation, lambda_sq, sigma_sq, step)
 

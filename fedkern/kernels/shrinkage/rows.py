@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Floats
 from .._checks import POSITIVE, SWITCH, Domain, require
 from .._docs import documented
 from .._record import F64, Array, Kernel, Out, Scalar, here, names
-from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORDS, Floats, check_steps, per_chain, raise_fault
+from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORDS, check_steps, per_chain, raise_fault
 
 __all__ = ["Patterns", "imputed_sweeps", "logistic_sweeps", "missing_patterns"]
 

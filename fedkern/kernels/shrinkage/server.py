@@ -98,11 +98,7 @@ GLOBAL_SWEEP = Kernel(
     source="docs/spec/sparse.md, sections 2 and 4",
     inputs=(*LOCALS, Array("indicators", ("g", "p"), INTEGER), *STATE),
     outputs=(*NEW_STATE, Array("moved_deviation", ("m", *ROW), F64), Array("new_lambda_sq", ("m", *ROW), F64), EVENTS),
-    scalars=(
-        *_COUNTER,
-        Scalar("n_passes", AT_LEAST_1, 1),
-        *_options(Scalar("scale_lambda", POSITIVE, 1.0)),
-    ),
+    scalars=(*_COUNTER, Scalar("n_passes", AT_LEAST_1, 1), *_options(Scalar("scale_lambda", POSITIVE, 1.0))),
     streams=("scales", *STREAMS),
     host="the server's own: p^2 numbers a round",
     tied=("indicators",),

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedkern.errors import NumericalError
 
+from ...arrays import Floats, Indices
 from .._checks import SWITCH, Domain, choice_of, require
 from .._docs import documented
 from .._record import COMPILED, F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
@@ -19,8 +20,6 @@ from .graph import (
     NAMES,
     WIDEST,
     WORDS,
-    Floats,
-    Indices,
     check_graph,
     check_normals,
     check_triangle,

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh  # at once: a job limits the threads of the BLAS that is loaded when it begins
 
+from ...arrays import Floats, Indices
 from .._checks import choice, require
-from .graph import FORMS, Floats, Indices, adjacency, check_graph, diagonal, null_dimension
+from .graph import FORMS, adjacency, check_graph, diagonal, null_dimension
 
 __all__ = ["Eigen", "LogDet", "car_eigen", "car_variance", "car_weights", "icar_scale", "logdet_table", "precisions"]
 

@@ -6,10 +6,11 @@ import operator
 
 from fedkern.errors import NumericalError
 
+from ...arrays import Floats
 from .._checks import AT_LEAST_0, NOT_NEGATIVE, Domain, choice_of
 from .._docs import documented
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
-from .graph import NAMES, WORDS, Floats, check_normals
+from .graph import NAMES, WORDS, check_normals
 
 __all__ = ["gp_covariance", "gp_factor", "gp_sample"]
 

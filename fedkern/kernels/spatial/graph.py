@@ -9,13 +9,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from ...arrays import Floats, Indices
 from .._checks import SEED, WORD, Domain, require
 from .._record import Scalar
 
 __all__ = ["Pattern", "adjacency", "car_analyse", "car_precision", "check_graph", "components", "diagonal", "null_dimension"]
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 INT64 = (np.dtype("int64"),)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import Floats, Indices
 from .. import rng
 from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
 from .._docs import documented
@@ -17,7 +18,7 @@ from ..homes import Home
 from .car import car_factor
 from .eigen import car_eigen, icar_scale
 from .gp import gp_factor
-from .graph import INT64, Floats, Indices, car_analyse, check_normals, check_triangle, components
+from .graph import INT64, car_analyse, check_normals, check_triangle, components
 
 __all__ = ["DrawTable", "stratified", "table_sample"]
 

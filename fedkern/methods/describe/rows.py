@@ -16,8 +16,8 @@ from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
-from ...labels import event_of, find, label
-from ...models.encoding import OTHER, Column, Encoding, Spec
+from ...labels import OTHER, event_of, find, label
+from ...models.encoding import Column, Encoding, Spec
 from .keys import Config
 
 Array = NDArray[np.float64]

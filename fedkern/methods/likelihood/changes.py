@@ -22,21 +22,15 @@ SLOPE = "slope per unit"  # of a numeric column: an average derivative
 
 @dataclass(frozen=True)
 class Change:
-    """Describes one change of a covariate, whose effect on the mean of the response is asked for: a slope or a difference.
+    """Describes one change of a covariate, whose effect on the mean of the response is asked for: a slope or a difference."""
 
-    Attributes
-    ----------
-    name, words : the effect's name in the result, and the change in words
-    effect : the change, as the model computes it
-    numeric : number of the numeric column, where the change holds for columns with other values than 0 and 1; else None
-    binary : number of the numeric column, where the change holds for columns of 0 and 1 alone; else None
-    """
-
+    # name, words: the effect's name in the result, and the change in words
     name: str
     words: str
-    effect: Slope | Contrast | Of
+    effect: Slope | Contrast | Of  # the change, as the model computes it
+    # number of the numeric column, where the change holds for columns with other values than 0 and 1; else None
     numeric: int | None = None
-    binary: int | None = None
+    binary: int | None = None  # number of the numeric column, where the change holds for columns of 0 and 1 alone; else None
 
 
 def changes(model: Model) -> list[Change]:

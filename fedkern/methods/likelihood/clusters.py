@@ -25,19 +25,9 @@ def clusters_of(table: Table, psu: str | None, stratum: str | None) -> Clusters:
 
 
 def check_clusters(table: Table, spec: Spec, client: str, unknowns: int, rules: Rules) -> None:
-    """Refuses a client's file without the clusters that the job names.
-
-    Parameters
-    ----------
-    unknowns, rules : of the model, and what the job asks of rows
-
-    Raises
-    ------
-    OwnFault
-        An empty label, a cluster in two strata, or a stratum of one cluster; cells are for the holder.
-    RuleRefusal
-        There are so few, of so few rows, that what is told of their scores is of rows.
-    """
+    """Refuses a client's file without the clusters that the job names. `unknowns`, `rules`: of the model, and what the job asks
+    of rows. Raises OwnFault: an empty label, a cluster in two strata, or a stratum of one cluster; cells are for the holder.
+    Raises RuleRefusal: there are so few, of so few rows, that what is told of their scores is of rows."""
     psu = next(iter(spec.groups), None)
     named, begin = [name for name in (psu, spec.strata) if name is not None], who(client, table.source)
     marks = Marks(table)

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...results import guard
 from .model import Model
-
-Array = NDArray[np.float64]
 
 
 @guard.figure("contrasts", ({}, frozenset()))
 def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Array], frozenset[str]]:
-    """Returns name -> (N,) each level less the reference of its column, and the names of the levels' own coefficients.
-
-    Parameters
-    ----------
-    values : name -> (N,) published coefficients on the data's scale, at draws: without those of references, or with all
-    """
+    """Returns name -> (N,) each level less the reference of its column, and the names of the levels' own coefficients. `values`:
+    name -> (N,) published coefficients on the data's scale, at draws: without those of references, or with all."""
     contrasts, names_of_levels = dict[str, Array](), set[str]()
     for column in model.encoding.columns:
         if column.levels is None:

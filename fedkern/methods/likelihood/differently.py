@@ -66,10 +66,7 @@ def leave_out_clients(weights: Weighted, draws: Array, values: Mapping[str, Arra
     """Returns client -> the result without it: mean, sd, 95 % interval and shift of each of `values`.
 
     Shifts are in the standard deviations with the client. Where its weights cannot be trusted, the reason stands in their place.
-
-    Parameters
-    ----------
-    draws : (N, J) the clients' log-likelihoods at the draws
+    `draws`: (N, J) the clients' log-likelihoods at the draws.
     """
     out: dict[str, Row] = {}
     for name, without in zip(names, weighted.without(weights, draws)):
@@ -113,11 +110,8 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
 def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str, int]]) -> Reversed | None:
     """Returns the words on a client whose outcome seems to be coded the other way round; None where none does.
 
-    That is an outcome of 0 and 1, a share, a scale of ordered levels, or the event of survival times.
-
-    Parameters
-    ----------
-    events : of survival times, number of a client -> its `rows` and `events`
+    That is an outcome of 0 and 1, a share, a scale of ordered levels, or the event of survival times. `events`: of survival
+    times, number of a client -> its `rows` and `events`.
     """
     if events:
         return _reversed_events(at_mode, model, events)

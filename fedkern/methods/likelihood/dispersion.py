@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.sums import AskPearson, PearsonSums
@@ -24,8 +21,6 @@ from . import varying
 from .keys import Config
 from .model import Model
 from .rows import Held
-
-Array = NDArray[np.float64]
 
 
 def stages(model: Model) -> list[Stage]:

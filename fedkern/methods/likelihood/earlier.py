@@ -59,20 +59,12 @@ FREE = (
 
 @dataclass(frozen=True)
 class Earlier:
-    """Holds a run that has ended, as its folder has it.
+    """Holds a run that has ended, as its folder has it."""
 
-    Attributes
-    ----------
-    path : the folder
-    tables : of its job
-    summary : summary.json
-    gone : the client without which the result is wanted, if one goes
-    """
-
-    path: Path
-    tables: Record
-    summary: Record
-    gone: str | None
+    path: Path  # the folder
+    tables: Record  # of its job
+    summary: Record  # summary.json
+    gone: str | None  # the client without which the result is wanted, if one goes
 
     @classmethod
     def of(cls, config: Config, folder: Path) -> Earlier:
@@ -122,13 +114,9 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Known:
-    """Holds the model that the earlier run's parties have agreed on, and reads newcomers' rows by it.
+    """Holds the model that the earlier run's parties have agreed on, and reads newcomers' rows by it."""
 
-    Attributes
-    ----------
-    model, earlier : of this job; the run that it extends
-    """
-
+    # model, earlier: of this job; the run that it extends
     model: Model
     earlier: Earlier
 
@@ -194,13 +182,8 @@ def _of_newcomer(found: Iterable[Finding], means: Array, variances: Array) -> li
 
 
 def agree(run: At[Config], tables: Tables) -> Known:
-    """Returns the model of the earlier run; the parties exchange nothing.
-
-    Raises
-    ------
-    JobError
-        The run cannot be extended, or not by these clients.
-    """
+    """Returns the model of the earlier run; the parties exchange nothing. Raises JobError: the run cannot be extended, or not by
+    these clients."""
     config, names = run.config, run.names
     earlier = Earlier.of(config, run.part.folder)
     known = [name for name in names if name in earlier.clients]

@@ -8,25 +8,19 @@ Means of rows are taken as gamma distributed, with the mean and the variance tha
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
+from ...arrays import Array
 from ...models.mixed.predictive import Sums
-
-Array = NDArray[np.float64]
 
 NODES = 200  # quantiles of the means
 SURE = 2.0  # standard deviations of the number of zeros by which the two must differ
 
 
 def structural(whole: Sums, ratio: float) -> bool:
-    """Returns whether zeros are those of a zero-inflated model, and not of a negative binomial one.
-
-    Parameters
-    ----------
-    whole : sums over all clients of a Poisson job
-    ratio : how many times as much as the model says responses vary about their means, on average above 1
-    """
+    """Returns whether zeros are those of a zero-inflated model, and not of a negative binomial one. `whole`: sums over all
+    clients of a Poisson job; `ratio`: how many times as much as the model says responses vary about their means, on average above
+    1."""
     n, zeros = float(whole.observed[0]), float(whole.observed[3])
     total, squares = (float(column.mean()) for column in whole.replicated[:, :2].T)
     mean = total / n

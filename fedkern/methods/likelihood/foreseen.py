@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
@@ -32,22 +32,14 @@ from ...results.table import ENDS
 from .known import Known
 from .predictive import Predictive
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
 MOST = 4_000_000  # numbers at once
 
 
 def predict_times(
     job: Record, posterior: Group, encoding: Encoding, terms: Mapping[str, Sequence[str]], rows: Any, seed: int
 ) -> Prediction:
-    """Returns the prediction of rows, which need no times; its `mean` is the restricted mean. `seed`: of new times.
-
-    Raises
-    ------
-    JobError
-        The job names no time.
-    """
+    """Returns the prediction of rows, which need no times; its `mean` is the restricted mean. `seed`: of new times. Raises
+    JobError: the job names no time."""
     times = Times.of(job)
     read, lacking = new_rows.read(job, encoding, rows)
     X, offset = columns(read, encoding)
@@ -61,17 +53,13 @@ def predict_times(
 
 def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Prediction:
     """Returns the same of a client's own rows: each with the client's effect, those of its groups with these groups' effects.
+    Raises JobError: the job names no time.
 
     Parameters
     ----------
     own : what the client kept of its effects
     read : the rows, as the job's files were read
     groups : (n,) the group of each row, `known.NEW` of another one
-
-    Raises
-    ------
-    JobError
-        The job names no time.
     """
     times = Times.of(job)
     X, offset = columns(read, own.new.encoding)

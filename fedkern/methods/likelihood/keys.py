@@ -12,6 +12,7 @@ from pydantic import Field
 
 from ...data.formula import of_end
 from ...disclosure.requirement import ALL, Requirement
+from ...errors import JobError
 from ...finding import Finding
 from ...jobs import incomplete, keys
 from ...jobs.formula import laid
@@ -40,7 +41,7 @@ from ...models.mixed.grouping import MOST_SHARED, Grouping, groupings, nested
 from ...models.mixed.layout import INTERCEPT_SD, PRIOR_SD, SHAPES
 from ...models.own.priors import POSITIVE
 from ...printing import toml_key
-from . import level_keys, own_keys
+from . import level_keys, own_keys, scales
 from .level_keys import Levels
 from .own_keys import PriorSection
 
@@ -56,6 +57,7 @@ SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are o
 WeightKind = Literal["frequency", "precision", "survey"]
 RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
 AUTO, COUNTS = "auto", ("poisson", "negative-binomial")  # the family by evidence, and of which; the first one is tried first
+NO_EVENT = "0"  # the label of rows without event, where events have several
 OF_INTERCEPT = {"intercept", "threshold"}  # of which the mean of thresholds is one
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
 
@@ -97,6 +99,10 @@ class DataSection(keys.DataSection):
         help="survival: which of the two it is, 1 or 0 (or data.positive and another label); with time_upper by default whether "
         "that is there",
     )
+    events: Levels = key(
+        None, help="cox: competing risks: the labels in data.event of the causes of an event, each with coefficients of its own"
+    )
+    censored: str | None = key(None, help='with data.events: the label of rows without event; default "0"')
     entry: str | None = key(None, help="survival: from when on each row was seen, if not from the beginning (left truncation)")
     time_upper: str | None = key(
         None,
@@ -231,6 +237,10 @@ class ModelSection(incomplete.ModelSection):
     )
     nu: float | None = key(
         None, ge=0.1, le=1e6, help="student: degrees of freedom of the errors; default: learnt, with prior Gamma(2, rate 0.1)"
+    )
+    sigma: str | None = key(
+        None,
+        help='gaussian, student: what the logarithm of the errors\' standard deviation depends on, terms of the model: "~ age"',
     )
     random: RandomSection | None = key(None, help="effects of groups of rows, or of clients")
 
@@ -384,14 +394,21 @@ class Config(JobConfig):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The levels of the response, in their order; () where it has none."""
-        return tuple(self.data.levels or ())
+        """The levels of the response, in their order; () where it has none. Of causes of events the first is of rows without."""
+        return (self.data.censored or NO_EVENT, *self.causes) if self.causes else tuple(self.data.levels or ())
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The causes of which one ends a row's time; () where there is one kind of event."""
+        return tuple(self.data.events or ())
 
     @property
     def row(self) -> families.Family:
-        """The family of a row's response; survival times have that of whether a row ends with the event."""
-        if self.nominal:
+        """The family of a row's response; survival times have that of whether, or by which cause, a row ends with the event."""
+        if self.nominal or self.causes:
             return families.ORDINAL
+        if self.model.sigma is not None:  # of gaussian rows, too, no sums of products stand for the likelihood
+            return families.STUDENT
         return families.BERNOULLI if self.hazards else FAMILIES[self.family]
 
     @property
@@ -452,6 +469,7 @@ class Config(JobConfig):
         given = {
             "[model.random] with groups": bool(self.random.columns) or (self.random.client and not self.row.concave),
             f'model.family = "{self.model.family}"': self.row_kind != "responses",
+            "model.sigma": self.model.sigma is not None,
             "data.weight": self.data.weight is not None,
             "algorithm.sampler": self.algorithm.sampler != "importance",
             'model.family = "auto"': self.model.by_evidence,
@@ -512,6 +530,8 @@ class Config(JobConfig):
             'job.sums = "secure"': self.secure and not (self._additive and self.attacked),
             'data.weight_kind = "survey"': self.survey,
             'model.family = "auto"': self.model.by_evidence,
+            "data.events": bool(self.causes),
+            "model.sigma": self.model.sigma is not None,
         }
         return next((what for what, present in unlike.items() if present), None)
 
@@ -525,6 +545,8 @@ class Config(JobConfig):
             return replace(requirement, looks_at_values=False)
         if self._plain_linear:
             return replace(requirement, tells="products", whole=ALL)
+        if self.model.sigma is not None:
+            requirement = replace(requirement, family=self.row.name)
         others, ordered = max(len(self.levels) - 1, 1), self.leveled and not self.nominal
         counted_too = ""
         if self.nominal:
@@ -532,6 +554,8 @@ class Config(JobConfig):
         elif ordered:
             twenty = ", twenty rows each with output.marginal" if self.output.marginal else ""
             counted_too = f", and {others} threshold{'s' if others > 1 else ''}{twenty}"
+        elif self.model.sigma is not None:
+            counted_too = ", each for the mean and for sigma"
         elif self.shapes:
             whose = 'a negative binomial, which family = "poisson" has not' if self.model.by_evidence else "the family"
             counted_too = f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of {whose}"
@@ -540,7 +564,8 @@ class Config(JobConfig):
             requirement,
             tells="values",
             whole=ALL,
-            blocks=others if self.nominal else 1,
+            blocks=others if self.nominal else 1 + (self.model.sigma is not None),
+            scaled=self.model.sigma is not None,
             more=others if ordered else 0,
             shapes=self.shapes,
             of_family=0 if self.hazards or self.row.linear else self.shapes,
@@ -651,6 +676,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f"{' and '.join(twice)} and [model.priors] say the prior of one number, the intercept; remove one of them"
     if model.nu is not None and model.family != "student":
         yield f'model.nu is of model.family = "student", whose errors have degrees of freedom, not of "{model.family}"; remove it'
+    yield from _sigma(config)
     yield from _trials(config)
     yield from _weights(config)
     yield from _times(config)
@@ -756,6 +782,24 @@ def _chains(config: Config) -> Iterator[str]:
         )
 
 
+def _sigma(config: Config) -> Iterator[str]:
+    """Faults of errors whose standard deviation depends on columns."""
+    model, weight_kind = config.model, config.data.weight_kind
+    if model.sigma is None:
+        return
+    if model.family not in scales.FAMILIES:
+        yield f'model.sigma is of model.family = {families.quoted(scales.FAMILIES)}, not of "{model.family}"; remove it'
+        return
+    if model.random is not None:
+        yield "model.sigma with [model.random]: effects are integrated with one sigma of all rows here; remove one of the two"
+    if weight_kind is not None and config.repeats is None:
+        yield f'model.sigma with data.weight_kind = "{weight_kind}": both say how far errors reach; remove one of the two'
+    try:
+        scales.terms_of(model.sigma)
+    except JobError as fault:
+        yield str(fault)
+
+
 def _trials(config: Config) -> Iterator[str]:
     data, model = config.data, config.model
     of_trials = families.taken_by("likelihood", where=lambda family: family.trials)
@@ -826,7 +870,7 @@ NO_SURVEY = (  # what a pseudo-posterior has not, of [output], and why
 )
 
 
-TIMES = ("time", "event", "entry", "strata", "time_upper")
+TIMES = ("time", "event", "events", "censored", "entry", "strata", "time_upper")
 NO_TIMES = (  # what rows with times have not, of [output], and why
     ("loo", "a row has no density of its own, for who else is at risk is part of it", "it is not built for times"),
     ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client", SURVIVAL_AT),
@@ -857,7 +901,8 @@ def _times(config: Config) -> Iterator[str]:
             yield f'data.{name} is missing: the column that says {what}, for model.family = "{model.family}"'
     if data.response is not None:
         yield f'data.response = "{data.response}": of survival times the response is data.time and data.event; remove it'
-    roles = {name: column for name in (*TIMES, "offset", "weight", "row_id") if (column := getattr(data, name)) is not None}
+    columns_of = ("time", "event", "entry", "strata", "time_upper", "offset", "weight", "row_id")
+    roles = {name: column for name in columns_of if (column := getattr(data, name)) is not None}
     for column in dict.fromkeys(column for column in roles.values() if [*roles.values()].count(column) > 1):
         both = " and ".join(f"data.{name}" for name, role in roles.items() if role == column)
         yield f'{both} are both "{column}"; name different columns'
@@ -873,7 +918,26 @@ def _times(config: Config) -> Iterator[str]:
     for name, why, of_all in NO_TIMES:
         if getattr(output, name):
             yield f'output.{name} with model.family = "{model.family}": {of_all if config.lifetimes else why}; remove it'
+    yield from _causes(config)
     yield from _shared(config) if config.lifetimes else _partial(config)
+
+
+def _causes(config: Config) -> Iterator[str]:
+    """Faults of events of several causes."""
+    data, causes = config.data, config.data.events
+    if causes is None:
+        if data.censored is not None:
+            yield f'data.censored = "{data.censored}" is of rows without event, beside data.events; give these, or remove it'
+        return
+    if config.lifetimes:
+        yield f'data.events: causes have a baseline hazard of each client; set model.family = "cox", not "{config.model.family}"'
+    yield from level_keys.faults_of_names("data.events", [*causes, config.levels[0]] if causes else [])
+    if len(causes) < 2:
+        yield f"data.events = {causes}: wanted the labels of two causes or more; a single label of an event is data.positive"
+    if data.positive is not None:
+        yield f'data.positive = "{data.positive}": the labels of events are data.events; remove it'
+    if config.output.restricted_mean is not None:
+        yield "output.restricted_mean with data.events: it is of one kind of event; take output.survival_at, or remove it"
 
 
 def _partial(config: Config) -> Iterator[str]:
@@ -907,6 +971,7 @@ def _frailty(config: Config) -> Iterator[str]:
     for used, what, why in (
         (config.chains, 'algorithm.sampler = "hmc"', "the integral over effects has no gradient here"),
         (bool(output.survival_at), "output.survival_at", "curves of a new group are not built"),
+        (bool(config.causes), "data.events", "effects of groups are of one kind of event here"),
     ):
         if used and groupings:
             yield f"{what} with [model.random] of a Cox model: {why}; remove one of the two"

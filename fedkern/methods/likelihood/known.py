@@ -36,30 +36,20 @@ NEW = -1  # the number of a group that the client does not have
 
 
 class About(NamedTuple):
-    """Describes the numbers of the file.
+    """Describes the numbers of the file."""
 
-    Attributes
-    ----------
-    run, client : the run, and the client's name
-    converged : whether the server's checks passed
-    encoding, family : of the columns, of one row's response
-    group : the column of groups; None where the model has none
-    terms : of a group's effect
-    labels : of the groups
-    outer : the same three of each other kind of groups of the same rows
-    cuts : between which a piecewise hazard is constant
-    """
-
+    # run, client: the run, and the client's name
     run: str
     client: str
-    converged: bool
+    converged: bool  # whether the server's checks passed
+    # encoding, family: of the columns, of one row's response
     encoding: Any
     family: str
-    group: str | None
-    terms: Sequence[str]
-    labels: Sequence[str]
-    cuts: Sequence[float] = ()
-    outer: Sequence[tuple[str, Sequence[str], Sequence[str]]] = ()
+    group: str | None  # the column of groups; None where the model has none
+    terms: Sequence[str]  # of a group's effect
+    labels: Sequence[str]  # of the groups
+    cuts: Sequence[float] = ()  # between which a piecewise hazard is constant
+    outer: Sequence[tuple[str, Sequence[str], Sequence[str]]] = ()  # the same three of each other kind of groups of the same rows
 
     @property
     def kinds(self) -> list[tuple[str, Sequence[str], Sequence[str]]]:
@@ -74,20 +64,13 @@ class About(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """Holds a client's posterior of its own rows' predictors.
+    """Holds a client's posterior of its own rows' predictors."""
 
-    Attributes
-    ----------
-    about : the description beside it
-    new : the posterior of rows of groups that the client does not have, with its own effect
-    drawn : (m, R, G, d) of each draw R effects of each group of each kind, on the predictor's scale of the encoding's columns
-    baseline : of survival times, in the data's unit, at each draw; None of other responses
-    """
-
-    about: About
-    new: Predictive
+    about: About  # the description beside it
+    new: Predictive  # the posterior of rows of groups that the client does not have, with its own effect
+    # (m, R, G, d) of each draw R effects of each group of each kind, on the predictor's scale of the encoding's columns
     drawn: Sequence[NDArray[np.float32]]
-    baseline: Baseline | None = None
+    baseline: Baseline | None = None  # of survival times, in the data's unit, at each draw; None of other responses
 
     @cached_property
     def _numbers(self) -> Sequence[Mapping[str, int]]:
@@ -158,22 +141,13 @@ class Known:
 
 
 class Ended(NamedTuple):
-    """Holds the draws and effects that a client has at the end.
+    """Holds the draws and effects that a client has at the end."""
 
-    Attributes
-    ----------
-    told : (t, P) draws of the posterior
-    inner : (t, ..) the same, each with the client's effect
-    groups : the effects of each kind of its groups, the last of the job first, as `Layout.effects` has them
-    labels : the names of these groups
-    converged : whether the server's checks passed
-    """
-
-    told: Array
-    inner: Array
-    groups: Sequence[Effects]
-    labels: Sequence[Sequence[str]]
-    converged: bool
+    told: Array  # (t, P) draws of the posterior
+    inner: Array  # (t, ..) the same, each with the client's effect
+    groups: Sequence[Effects]  # the effects of each kind of its groups, the last of the job first, as `Layout.effects` has them
+    labels: Sequence[Sequence[str]]  # the names of these groups
+    converged: bool  # whether the server's checks passed
 
 
 def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
@@ -223,13 +197,8 @@ def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
 
 
 def read(folder: Path, run: str, client: str) -> Known:
-    """Returns the effects in a client's own folder; `run`, `client`: the run's id and the client's name, as in the file.
-
-    Raises
-    ------
-    JobError
-        The run left none there, or none that can be read.
-    """
+    """Returns the effects in a client's own folder; `run`, `client`: the run's id and the client's name, as in the file. Raises
+    JobError: the run left none there, or none that can be read."""
     head, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
     about = About(**head)
     kinds = [(tuple(terms), str(k or "")) for k, (_, terms, _) in enumerate(about.kinds)]

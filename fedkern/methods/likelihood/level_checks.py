@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import compare, level_sums
 from ...algorithms.exchanges.level_sums import LevelNumbers
+from ...arrays import Array
 from ...data.design import Design
 from ...finding import Finding
 from ...jobs.run import Run
@@ -39,8 +39,6 @@ from .level_models import OF_TOLD, LevelModel
 from .own import Own
 from .publish import Checked, join
 from .rows import Held
-
-Array = NDArray[np.float64]
 
 UNLIKELY = 0.01  # of the least p of all levels, or of all their columns' means, where the model is right
 

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from ...data.cells import plain
 from ...data.plain_text import canonical
 from ...kernels.families import LEVELED, quoted, with_link
-from ...labels import label
+from ...labels import listed
 
 MOST = 50  # levels: beyond, the response is a number, or says who a row is
 
@@ -71,10 +71,15 @@ def _levels(levels: Sequence[str] | None, family: str) -> Iterator[str]:
         return
     if len(levels) < 2:
         yield f"data.levels = {levels}: wanted at least two levels"
+    yield from faults_of_names("data.levels", levels)
+
+
+def faults_of_names(key: str, levels: Sequence[str]) -> Iterator[str]:
+    """Yields the faults of the names of levels, or of causes of events with the label of rows without."""
     if len(levels) > MOST:
-        yield f"data.levels: wanted at most {MOST}, got {len(levels)}; join levels that say nearly the same"
+        yield f"{key}: wanted at most {MOST}, got {len(levels)}; join levels that say nearly the same"
     if "" in levels:
-        yield "data.levels: a level is empty; give missing responses a name, or leave their rows out"
-    known = [label(level, text=True) for level in levels]
+        yield f"{key}: a level is empty; give missing responses a name, or leave their rows out"
+    known = listed(levels)
     if twice := [level for k, level in enumerate(levels) if known[k] in known[:k]]:
-        yield f"data.levels: {', '.join(map(repr, dict.fromkeys(twice)))} is there twice; each level needs a name of its own"
+        yield f"{key}: {', '.join(map(repr, dict.fromkeys(twice)))} is there twice; each level needs a name of its own"

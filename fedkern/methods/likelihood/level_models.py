@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ from ...models.encoding import INTERCEPT
 from ...models.levels import GAP_SD
 from ...models.mixed import Layout, Prior
 from ...models.mixed.layout import Shape
-from ...models.reference import Coding, coding_of
 from .model import TOLD, Model
 from .rows import Held
 
@@ -32,16 +30,10 @@ OF_TOLD = 2  # draws that were told, of which one is taken where responses are l
 
 @dataclass(frozen=True)
 class LevelModel(Model):
-    """Holds a job whose response is one of several levels.
+    """Holds a job whose response is one of several levels."""
 
-    Attributes
-    ----------
-    shares : of all rows, that have each level of the response, once they are known
-    unseen : at the server, levels that no row has
-    """
-
-    shares: tuple[float, ...] = ()
-    unseen: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()  # of all rows, that have each level of the response, once they are known
+    unseen: tuple[str, ...] = ()  # at the server, levels that no row has
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -199,10 +191,6 @@ class OrderedModel(LevelModel):
 class NominalModel(LevelModel):
     """Holds a job of levels without an order: each but the first has coefficients of its own."""
 
-    @property
-    def plain_layout(self) -> Layout:
-        return Layout(levels.block_names(self.levels, self.encoding.names), self.family)
-
     def prior_of(self, layout: Layout) -> Prior:
         facts = self.encoding.names, self.pooled_shares, self.config.model.intercept_centre
         usual = levels.prior_of_blocks(layout, *facts, *self.prior_sds)
@@ -225,11 +213,6 @@ class NominalModel(LevelModel):
     def blocks(self) -> tuple[str, ...]:
         return tuple(f"{level}:" for level in self.levels[1:])
 
-    @cached_property
-    def coding(self) -> Coding:
-        """The map to the coefficients that are published, of each level of the response."""
-        return coding_of(self.encoding, self.references, absorbs=self.absorbs_constants).blockwise(self.blocks)
-
     @property
     def compared(self) -> tuple[tuple[str, ...], list[int], bool]:
         names, places, _ = super().compared
@@ -237,10 +220,6 @@ class NominalModel(LevelModel):
 
     def likelihood(self, rows: Held, n_threads: int) -> importance.Model:
         return levels.Rows(self.layout, rows.X, rows.y, len(self.levels), n_threads)
-
-    @property
-    def affine(self) -> Array:
-        return levels.blockwise(super().affine, len(self.levels))
 
     @property
     def kind_in_summary(self) -> dict[str, object]:

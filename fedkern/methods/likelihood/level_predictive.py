@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
+from ...arrays import Array
 from ...data.design import Design
 from ...kernels import rng
 from ...kernels.families import FAMILIES, NOMINAL, linked, one_trial
@@ -25,8 +25,6 @@ from ...models.mixed.predictive import Keyed
 from ...models.reference import with_references
 from ...results.released import Group
 from .predictive import BLOCK, EFFECT, Foreseen, Predictive, blocks, levels_of
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

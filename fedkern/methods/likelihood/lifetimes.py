@@ -130,18 +130,13 @@ def sums(model: LifetimeModel, ended: Ended) -> LifetimeSums:
 
 @dataclass(frozen=True)
 class _Whole:
-    """What rows are foreseen to do, with effects of new groups; or of groups that entered together.
+    """What rows are foreseen to do, with effects of new groups; or of groups that entered together."""
 
-    Attributes
-    ----------
-    base, eta, variance : at draws: see `survival_parametric`
-    before : (n,) probabilities to be without event until the entry
-    """
-
+    # base, eta, variance: at draws: see `survival_parametric`
     base: Baseline
     eta: Array
     variance: Array
-    before: Array
+    before: Array  # (n,) probabilities to be without event until the entry
 
     @classmethod
     def of(cls, rows: Rows, inner: Array, entry: Array | None) -> _Whole:
@@ -166,17 +161,12 @@ class _Whole:
 @dataclass(frozen=True)
 class _Late:
     """The same of rows that came late, one by one, with effects of their own groups, drawn given all rows: who came later is
-    more often of a group in which few have the event, so that a new group's effect would be none of theirs.
+    more often of a group in which few have the event, so that a new group's effect would be none of theirs."""
 
-    Attributes
-    ----------
-    base, eta : at draws
-    entry : (n,)
-    """
-
+    # base, eta: at draws
     base: Baseline
     eta: Array
-    entry: Array
+    entry: Array  # (n,)
 
     @classmethod
     def of(cls, rows: Rows, inner: Array, entry: Array, key: int) -> _Late:

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.exchange import LEAST, digits
 from ...algorithms.core.masked import ALL, describe_few
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.sums import DIGITS_OF_LEVELS, MarginalSums
+from ...arrays import Array
 from ...jobs.run import Run
 from ...models import levels
 from ...models.mixed import Rows
@@ -29,8 +29,6 @@ from .model import Model
 from .moved import Of, is_binary, move_rows
 from .own import Own
 from .publish import Checked
-
-Array = NDArray[np.float64]
 
 EFFECTS = "the marginal effects"
 NEAR = 1e-6  # so near to 0 or 1 is a cell that is one, once it was standardised

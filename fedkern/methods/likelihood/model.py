@@ -45,6 +45,7 @@ from ...kernels import rng
 from ...kernels.families import FAMILIES, Family
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.formula_effects import coefficients_of_effects
+from ...models.levels import block_names
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.grouping import Grouping, nested
 from ...models.mixed.joint import OfAll
@@ -62,6 +63,7 @@ from ...models.mixed.layout import (
 )
 from ...models.mixed.learnt import BesidePrior, Learnt, OfShared
 from ...models.mixed.rows import Density
+from ...models.mixed.scaled import Scaled
 from ...models.power import Power
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
@@ -72,12 +74,13 @@ from ...privacy.masks import FEWEST
 from ...results import rates
 from ...results.head import of_number
 from ...results.other_way import OF_TWO
-from . import named_priors
+from . import named_priors, scales
 from .clusters import clusters_of
 from .keys import Config, OutputSection
 from .named_priors import Named
 from .own_keys import PriorSection
 from .rows import Held, check_size, check_slopes, sort_by_group
+from .scales import Scale
 
 Array = NDArray[np.float64]
 
@@ -277,8 +280,10 @@ class Model(WeighedModel[OutputSection]):
             X, y = X * root[:, np.newaxis], y * root
         elif self.precise:
             trials = held.weights
-        kind = OfAll if self.layout.joint else Rows
         given = (self.layout.of_rows, X, y, held.starts, trials, offset)
+        if self.sigma_terms:
+            return Scaled(*given, n_threads=n_threads, scales=tuple(scale.column for scale in self.sigma_terms))
+        kind = OfAll if self.layout.joint else Rows
         return kind(*given, n_threads=n_threads, root=root, codes=held.codes, key=held.key)
 
     def weighted(self, likelihood: Any, weights: Array | None) -> Any:
@@ -322,9 +327,8 @@ class Model(WeighedModel[OutputSection]):
         ]
         inner, outer = effects[-1] if effects else Effect(), tuple(effects[:-1])
         within = nested(random.every) and not random.joint
-        layout = Layout(
-            self.encoding.names, self.family, inner.terms, client, self._shapes, given, inner, outer=outer, within=within
-        )
+        names = block_names(self.levels, self.encoding.names) if self.blocks[0] else self.encoding.names
+        layout = Layout(names, self.family, inner.terms, client, self._shapes, given, inner, outer=outer, within=within)
         if random.shared is None:
             return layout
         sd = sd_of_shared(random.shared.level, EFFECT_SCALE_IN_SDS if self.measured else EFFECT_SCALE)
@@ -337,7 +341,20 @@ class Model(WeighedModel[OutputSection]):
     @property
     def _shapes(self) -> tuple[Shape, ...] | None:
         """The numbers beside coefficients and effects, where they are not the family's usual ones."""
-        return None
+        if self.config.model.sigma is None:
+            return None
+        shapes = scales.shapes_of(self.family, self.sigma_terms)
+        return shapes if self.nu is None else shapes[:-1]
+
+    @cached_property
+    def sigma_terms(self) -> list[Scale]:
+        """The coefficients of the logarithm of sigma beside its intercept; none where all rows have one sigma."""
+        text = self.config.model.sigma
+        return [] if text is None else scales.scales_of(text, self.encoding, self.bases)
+
+    def unit_of_scale(self, name: str) -> float | None:
+        """Returns the unit of a coefficient of log sigma in the data's column; None of its intercept, which hangs on others."""
+        return next((1 / scale.unit for scale in self.sigma_terms if scale.name == name), None)
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
@@ -384,7 +401,8 @@ class Model(WeighedModel[OutputSection]):
         """Returns the prior of a layout of these coefficients, which may have fewer effects."""
         of_coefficients, of_intercept = self.prior_sds
         usual = Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
-        given = self.named.over(usual if self.effects is None else usual.of_effects(self.effects), self)
+        usual = usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks))
+        given = self.named.over(usual, self)
         return OfShared(given) if layout.shared else given
 
     @cached_property
@@ -547,7 +565,7 @@ class Model(WeighedModel[OutputSection]):
     @cached_property
     def coding(self) -> Coding:
         """The map to the coefficients that are published, at reference levels."""
-        return coding_of(self.encoding, self.references, absorbs=self.absorbs_constants)
+        return coding_of(self.encoding, self.references, absorbs=self.absorbs_constants).blockwise(self.blocks)
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -795,7 +813,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def affine(self) -> Array:
         """(p, p) from coefficients of standardised columns to those on the data's scale."""
-        return self.encoding.affine()
+        return np.asarray(np.kron(np.eye(len(self.blocks)), self.encoding.affine()), np.float64)
 
     def others(self, points: Array) -> dict[str, Array]:
         """Returns name -> (N,) standard deviations and correlations of effects, and the family's numbers, in the data's units."""
@@ -833,6 +851,8 @@ class Model(WeighedModel[OutputSection]):
     def _family_numbers(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) the family's numbers beside its coefficients, in the data's units."""
         numbers = self.layout.published(points)
+        if self.sigma_terms:
+            return scales.on_data_scale(numbers, self.sigma_terms, math.log(self.units.scale))
         numbers |= zip(self.layout.shared, points[:, self.layout.shared_at].T)
         with_unit = {"sigma", *self.layout.shared, *(shape.label for shape in self.layout.shapes if shape.of_prior)}
         return {name: self.units.scale * values if name in with_unit else values for name, values in numbers.items()}
@@ -931,9 +951,17 @@ class Model(WeighedModel[OutputSection]):
         """Returns the priors of coefficients and intercept, on one line."""
         m = self.config.model
         if not m.intercept:
-            return f"{self._prior_of_coefficients}, no intercept"
+            return f"{self._prior_of_coefficients}, no intercept{self._prior_of_sigma}"
         centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
-        return f"{self._prior_of_coefficients}, intercept ~ N({centre}, {self.prior_sds[1]:g}^2)"
+        return f"{self._prior_of_coefficients}, intercept ~ N({centre}, {self.prior_sds[1]:g}^2){self._prior_of_sigma}"
+
+    @property
+    def _prior_of_sigma(self) -> str:
+        """The prior of coefficients of log sigma, where each row has a sigma of its own."""
+        if not self.sigma_terms:
+            return ""
+        names = ", ".join(scale.name for scale in self.sigma_terms)
+        return f"; sigma at means ~ HalfNormal(1){self.unit_in_words}, its logarithm by {names} ~ N(0, {PRIOR_SD:g}^2)"
 
     @property
     def _prior_of_coefficients(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from ...errors import JobError
@@ -45,4 +46,6 @@ def model_of(
     Columns are not centred where there is no intercept: the predictor of a row with covariates of 0 is then 0.
     """
     encoding = encoding.uncentred if config.without_intercept else encoding
+    if config.model.sigma is not None:  # holders' rows are looked at as those of no linear model
+        encoding = replace(encoding, family=config.family)
     return MODELS[config.row_kind](config, names, encoding, summaries=summaries)

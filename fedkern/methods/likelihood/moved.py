@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...data.faults import Marks
 from ...data.reading import Reader
 from ...data.table import Table
 from ...models.encoding import Encoding
 from ...models.formula.expansion import Formula
 from ...models.mixed.marginal import Moved
-
-Array = NDArray[np.float64]
 
 STEP = 1e-4  # of a column's standard deviation, or of the number itself where that is nearer to 0
 

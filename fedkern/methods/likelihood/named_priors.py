@@ -42,7 +42,7 @@ class Number(NamedTuple):
     Attributes
     ----------
     names : all that it goes by, that of results first
-    kind : "coefficient", "length" (of a row of T or T_c), "shape" or "threshold"
+    kind : "coefficient", "length" (of a row of T or T_c), "shape", "scale" (a coefficient of log sigma) or "threshold"
     place : of a coefficient or a shape in the layout, and the level and number of a row
     """
 
@@ -82,6 +82,7 @@ class Numbered(Protocol):
     def looked_at(self) -> bool: ...
     @property
     def zero_of_intercept(self) -> float | None: ...
+    def unit_of_scale(self, name: str) -> float | None: ...
     def moves_intercept(self, terms: Sequence[str]) -> bool: ...
     def units_of(self, terms: Sequence[str]) -> list[float]: ...
 
@@ -194,13 +195,15 @@ def _numbers(model: Numbered) -> Iterator[Number]:
         yield Number(("threshold",), "threshold", 0)
         return
     for k, shape in enumerate(layout.shapes):
-        if shape.natural is np.exp or shape.folded:
+        if shape.label.startswith("sigma["):
+            yield Number((shape.label,), "scale", k)
+        elif shape.natural is np.exp or shape.folded:
             yield Number((shape.label.replace(" ", "_"),), "shape", k)
 
 
 def _with(found: Named, number: Number, section: PriorSection, model: Numbered, key: str) -> Named:
     """Returns the priors with one more."""
-    of_any = number.kind in ("coefficient", "threshold")
+    of_any = number.kind in ("coefficient", "threshold", "scale")
     if (section.kind in POSITIVE) == of_any or section.kind == "lkj" or section.size is not None:
         wanted = '"normal" or "student"' if of_any else '"half-normal", "half-student" or "gamma"'
         what = "may have any sign" if of_any else "is above 0"
@@ -228,6 +231,12 @@ def _with(found: Named, number: Number, section: PriorSection, model: Numbered, 
     elif number.kind == "threshold":
         first = model.coding.bases if not own_unit else model.coding.bases - levels.centres(model.encoding)
         return replace(found, shapes={0: OfNumber(prior)}, shift=-first)
+    elif number.kind == "scale":
+        assert isinstance(place, int)
+        unit = model.unit_of_scale(number.names[0])
+        if own_unit and unit is None:
+            raise JobError(f'{key}: it hangs on where the columns are 0; give it where they have their means, by unit = "sd"')
+        found.shapes[place] = OfNumber(prior.over(unit or 1.0) if own_unit else prior)
     else:
         assert isinstance(place, int)
         shape = model.plain_layout.shapes[place]

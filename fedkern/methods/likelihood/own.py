@@ -32,26 +32,17 @@ OF_CLIENT, OF_GROUPS = range(2)  # effects that a client draws
 
 @dataclass(frozen=True)
 class Own:
-    """Holds a client's rows and draws at the end.
+    """Holds a client's rows and draws at the end."""
 
-    Attributes
-    ----------
-    index, held, rows : its number, its rows, and their likelihood
-    told : (t, P) draws of the posterior
-    inner : (t, ..) the same, each with the client's effect drawn given it and the rows
-    effect : the client's; None where the model has none
-    nodes : of its quadrature
-    converged : whether the server's checks passed
-    """
-
+    # index, held, rows: its number, its rows, and their likelihood
     index: int
     held: Held
     rows: Rows | levels.Rows
-    told: Array
-    inner: Array
-    effect: Effects | None
-    nodes: int
-    converged: bool
+    told: Array  # (t, P) draws of the posterior
+    inner: Array  # (t, ..) the same, each with the client's effect drawn given it and the rows
+    effect: Effects | None  # the client's; None where the model has none
+    nodes: int  # of its quadrature
+    converged: bool  # whether the server's checks passed
 
 
 def key_of_effects(model: Model, client: int, effect: int) -> int:
@@ -100,7 +91,8 @@ def write_effects(run: Run[Config], model: Model, drawn: Own) -> None:
     if drawn.effect is not None:
         columns = {"converged": [drawn.converged], "rows": [len(drawn.held)], **_columns(model, layout.client, drawn.effect)}
         folder.write_csv("client.csv", columns, client=drawn.index)
-    known.write(folder, model, drawn.index, known.Ended(drawn.told, drawn.inner, groups, labels, drawn.converged))
+    if not model.sigma_terms:  # the released posterior then says as much
+        known.write(folder, model, drawn.index, known.Ended(drawn.told, drawn.inner, groups, labels, drawn.converged))
 
 
 def of_kind(

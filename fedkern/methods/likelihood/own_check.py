@@ -32,13 +32,7 @@ def checked(at: Check[Config], terms: Terms) -> Said | None:
 
 
 def look_through(file: OwnFile[Config], terms: Terms) -> list[str]:
-    """Returns lines on a holder's own file, of which the factory makes a model.
-
-    Raises
-    ------
-    JobError
-        It makes none.
-    """
+    """Returns lines on a holder's own file, of which the factory makes a model. Raises JobError: it makes none."""
     factory, who = own_factory.load_factory(terms.factory, file.folder), terms.who()
     with show_own_faults():
         made = factory.made(who, file.table, terms.ignored, terms.options)

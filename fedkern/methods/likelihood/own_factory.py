@@ -34,23 +34,16 @@ REMEDY = "install it where this party runs: pip install PACKAGE"
 
 @dataclass(frozen=True)
 class Factory:
-    """Holds a function of an installed package.
+    """Holds a function of an installed package."""
 
-    Attributes
-    ----------
-    name : as the job file has it
-    function : of a table (None at the server) and the job's options
-    distribution, version : of the package
-    editable : whether it is installed from a folder that may change, so that the version says nothing of its code
-    barred : entries of sys.path where nothing is looked for
-    """
-
-    name: str
+    name: str  # as the job file has it
+    # of a table (None at the server) and the job's options
     function: Callable[[Mapping[str, np.ndarray] | None, Mapping[str, object]], object]
+    # distribution, version: of the package
     distribution: str
     version: str
-    editable: bool
-    barred: tuple[str, ...] = ()
+    editable: bool  # whether it is installed from a folder that may change, so that the version says nothing of its code
+    barred: tuple[str, ...] = ()  # entries of sys.path where nothing is looked for
 
     def apart(self) -> AbstractContextManager[None]:
         """Returns a context for the package's code.
@@ -60,13 +53,8 @@ class Factory:
         return _without(self.barred)
 
     def made(self, who: str, table: Table | None, ignored: tuple[str, ...], options: Mapping[str, object]) -> object:
-        """Returns the model that the function makes of a client's table, or of None at the server.
-
-        Raises
-        ------
-        OwnFault
-            It fails; its message is for the holder alone.
-        """
+        """Returns the model that the function makes of a client's table, or of None at the server. Raises OwnFault: it fails; its
+        message is for the holder alone."""
         columns = None if table is None else _columns(who, table, ignored)
         with contained(f"{who}: the factory"), self.apart(), silent():
             return self.function(columns, json.loads(json.dumps(options)))
@@ -89,13 +77,8 @@ def _columns(who: str, table: Table, ignored: tuple[str, ...]) -> dict[str, np.n
 
 
 def load_factory(text: str, job: Path) -> Factory:
-    """Returns the factory, imported where this process runs; `job`: the folder of the job, which is no place to look in.
-
-    Raises
-    ------
-    JobError
-        It is not installed, belongs to no distribution, cannot be imported, or is no function.
-    """
+    """Returns the factory, imported where this process runs; `job`: the folder of the job, which is no place to look in. Raises
+    JobError: it is not installed, belongs to no distribution, cannot be imported, or is no function."""
     module, _, function = text.partition(":")
     who = f'model.factory = "{text}"'
     barred = loose.barred(job)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import Advice, Settings, told
+from ...arrays import Array
 from ...disclosure.rules import Rules
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
@@ -26,25 +26,17 @@ from . import own_keys
 from .keys import Config, OutputSection
 from .model import JITTER, LOOKED, STEP, TOLD
 
-Array = NDArray[np.float64]
-
 STARTS = 1 << 20  # draw of the stream "posterior" by which starts are drawn: far from those of clients
 
 
 class Terms(NamedTuple):
-    """Holds the keys of such a job on its models, before anything else is known.
+    """Holds the keys of such a job on its models, before anything else is known."""
 
-    Attributes
-    ----------
-    factory, options : the text of the job file; the table that the factory gets beside the rows
-    priors : of the job; None where the model has a prior of its own
-    ignored : columns that the factory does not get
-    """
-
+    # factory, options: the text of the job file; the table that the factory gets beside the rows
     factory: str
     options: Mapping[str, object]
-    priors: Priors | None
-    ignored: tuple[str, ...]
+    priors: Priors | None  # of the job; None where the model has a prior of its own
+    ignored: tuple[str, ...]  # columns that the factory does not get
 
     def who(self, party: str = "") -> str:
         """Returns the beginning of a sentence on the model of a party, such as "client 'a'"."""
@@ -67,13 +59,11 @@ class OwnModel(JobModel[OutputSection]):
     Attributes
     ----------
     config, names : the job file, the clients' names in the order of their numbers
-    parameters : their names, in the order in which they travel
-    given : the model's own prior, at the server; None where the job has [model.priors], and at other places
     """
 
     config: Config
-    parameters: tuple[str, ...]
-    given: Given | None = None
+    parameters: tuple[str, ...]  # their names, in the order in which they travel
+    given: Given | None = None  # the model's own prior, at the server; None where the job has [model.priors], and at other places
 
     @property
     def keeps_points(self) -> bool:

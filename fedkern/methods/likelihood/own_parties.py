@@ -32,13 +32,7 @@ class AtServer(NamedTuple):
 
 
 def of_client(terms: Terms, folder: Path, client: str) -> Factory:
-    """Returns the factory of a client that lives here.
-
-    Raises
-    ------
-    JobError
-        It is not installed; the client is named.
-    """
+    """Returns the factory of a client that lives here. Raises JobError: it is not installed; the client is named."""
     try:
         return own_factory.load_factory(terms.factory, folder)
     except JobError as error:
@@ -46,13 +40,8 @@ def of_client(terms: Terms, folder: Path, client: str) -> Factory:
 
 
 def of_server(terms: Terms, folder: Path) -> AtServer | None:
-    """Returns the model without rows, for its prior; None where the job has all priors itself.
-
-    Raises
-    ------
-    JobError
-        The model has no prior either.
-    """
+    """Returns the model without rows, for its prior; None where the job has all priors itself. Raises JobError: the model has no
+    prior either."""
     if terms.priors is not None:
         return None
     with owned(SERVER):
@@ -76,12 +65,7 @@ def of_server(terms: Terms, folder: Path) -> AtServer | None:
 
 def check_prior(terms: Terms, who: str, factory: Factory, machine: Own) -> None:
     """Refuses a client's model whose prior is not that of the model without rows: the server has that one, and it counts once.
-
-    Raises
-    ------
-    JobError
-        They differ, or the model has a density of its own without any rows.
-    """
+    Raises JobError: they differ, or the model has a density of its own without any rows."""
     if terms.priors is not None or not machine.has("log_prior"):
         return
     made: Any = factory.made(f"{who}, called without rows", None, (), terms.options)
@@ -109,12 +93,7 @@ def agree_on_package(
     at: At[Config], terms: Terms, factories: Mapping[int, Factory], server: AtServer | None
 ) -> tuple[tuple[str, ...], list[str]]:
     """Returns the parameters' names in the order in which they travel, the same at every place; and notes, at the server's.
-
-    Raises
-    ------
-    JobError
-        Holders have different packages, or other versions of one.
-    """
+    Raises JobError: holders have different packages, or other versions of one."""
     names = terms.priors.names if terms.priors is not None else () if server is None else server.prior.names
     answers = {
         k: OwnModel.of(factory.distribution, factory.version, editable=factory.editable) for k, factory in factories.items()

@@ -16,7 +16,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ...algorithms.core.messages import SERVER, ServerEffects
@@ -24,6 +23,7 @@ from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges.answers import PIECE, LogTerms
 from ...algorithms.sfvi import families as wide
 from ...algorithms.sfvi import machine as sfvi
+from ...arrays import Array
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -37,8 +37,6 @@ from . import own_publish
 from .keys import Config
 from .own_model import Joint, OwnModel
 from .steps import Read
-
-Array = NDArray[np.float64]
 
 # Of all parties; the share of the rounds in which the rate falls; the sd of q(xi) at first.
 LEARNING_RATE, FALLING, START_SD = 0.02, 0.5, 0.1
@@ -162,13 +160,8 @@ def _answer(model: OwnModel, piece: int, client: sfvi.Client) -> LogTerms:
 
 
 def log_likelihoods(client: sfvi.Client, xi: Array, key: int, first: int = 0) -> Array:
-    """Returns (m,) estimates of log p(rows | xi), whose exponentials are unbiased.
-
-    Parameters
-    ----------
-    xi : (m, P)
-    key, first : of the draws of u, and the number of the first xi among all that are asked about
-    """
+    """Returns (m,) estimates of log p(rows | xi), whose exponentials are unbiased. `xi`: (m, P); `key`, `first`: of the draws of
+    u, and the number of the first xi among all that are asked about."""
     own_model, family = client.model, client.family
     assert isinstance(own_model, Joint)
     assert isinstance(family, sfvi.Family)

@@ -20,18 +20,8 @@ from .times import Times
 
 def check_parts(family: str, wanted: int, table: Table, spec: Spec, client: str, times: Times | None = None) -> None:
     """Refuses a client of whose rows few, and not none, have an interval (`times`) or are zeros of a zero-inflated response, or
-    are above 0 in a hurdle's, which has coefficients of these alone.
-
-    Parameters
-    ----------
-    family : of the response
-    wanted : the number of such rows that the job asks for, where there are some
-
-    Raises
-    ------
-    RuleRefusal
-        There are few.
-    """
+    are above 0 in a hurdle's, which has coefficients of these alone. `family`: of the response; `wanted`: the number of such rows
+    that the job asks for, where there are some. Raises RuleRefusal: there are few."""
     if times is not None:
         n, kind, remedy = int(times.between.sum()), "events-in-intervals", "no-intervals"
     elif family == "zero-inflated-poisson" and spec.response in table.columns:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...data.incomplete import MARK
 from ...errors import JobError
 from ...finding import Finding
@@ -24,7 +25,6 @@ from ...models.encoding import Column, Encoding
 from ...models.formula.expansion import Formula
 from ...results.plain import Record
 
-Array = NDArray[np.float64]
 Values = Mapping[str, float | str]
 
 KEYS = "output.survival_at and output.restricted_mean are of a patient at the average of each column"
@@ -32,35 +32,25 @@ SHOWN = 8  # columns of a patient that are named on one line
 
 
 class Patient(NamedTuple):
-    """Holds the patient whose curves a job gives.
+    """Holds the patient whose curves a job gives."""
 
-    Attributes
-    ----------
-    values : column of the file -> a number, or a label
-    row : (p,) the columns of the coefficients
-    assumed : numeric columns at 0, because neither the job file nor the parties' sums say anything of their average
-    """
-
-    values: Values
-    row: Array
+    values: Values  # column of the file -> a number, or a label
+    row: Array  # (p,) the columns of the coefficients
+    # numeric columns at 0, because neither the job file nor the parties' sums say anything of their average
     assumed: tuple[str, ...] = ()
 
 
 def patient_of(
     encoding: Encoding, declared: Mapping[str, ColumnSection], references: Mapping[str, str], standardise: str
 ) -> Patient:
-    """Returns the patient whose curves a job gives.
+    """Returns the patient whose curves a job gives. Raises JobError: a formula has no number for such a patient, or nothing says
+    what the average of one of its columns is.
 
     Parameters
     ----------
     declared : `data.columns` of the job file
     references : column of labels -> its reference
     standardise : `data.standardise`
-
-    Raises
-    ------
-    JobError
-        A formula has no number for such a patient, or nothing says what the average of one of its columns is.
     """
     centers = {name: _center(name, section) for name, section in declared.items()}
     if encoding.formula is not None:

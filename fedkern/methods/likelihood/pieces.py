@@ -16,13 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...finding import RuleRefusal, Value
 from .times import Times
 
 LEAST = 10  # rows that share what a sum, or a difference of two sums, is about
 ALIKE = 9  # decimal places to which two parts of a time are one
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class Few(NamedTuple):
@@ -37,11 +36,7 @@ def check_pieces(cuts: Sequence[float], rows: Times, client: str, where: str) ->
 
     Rows are counted that end in one piece; whose event is in an interval from one piece to another; that are seen late, from a
     time in one piece on; that are seen in a piece; and that are not seen for the same parts of two pieces as most rows are.
-
-    Raises
-    ------
-    RuleRefusal
-        It has few of one of these.
+    Raises RuleRefusal: it has few of one of these.
     """
     for few in _few(np.array(cuts), rows) if cuts else ():
         values: dict[str, Value] = {
@@ -111,12 +106,8 @@ def _seen(cuts: Array, rows: Times, between: NDArray[np.bool_]) -> tuple[Array, 
 
 def _apart(seen: Array, inside: NDArray[np.bool_]) -> int:
     """Returns the number of rows that a difference of two pieces' sums is about, of which one is taken so that most rows cancel.
-
-    Parameters
-    ----------
-    seen : (n, 2) how long rows were seen in both
-    inside : (n,) whether an interval reaches into one of them: such a row never cancels
-    """
+    `seen`: (n, 2) how long rows were seen in both; `inside`: (n,) whether an interval reaches into one of them: such a row never
+    cancels."""
     total = seen.sum(axis=1)
     beside = ~inside & (total > 0)
     part = np.round(seen[beside, 0] / total[beside], ALIKE)

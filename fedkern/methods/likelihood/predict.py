@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
@@ -34,20 +35,13 @@ UNKNOWN = (
     "column {}: none of its labels is known to this client, so that all rows are foreseen as those of new groups: are its labels "
     "written as in the file of the job (01 is another label than 1)?"
 )
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 # Rows X of the encoding, offset, response where it is known, names of quantiles -> probabilities, and the table's row of each
 Foresee = Callable[[Array, Array | None, Array | None, Mapping[str, float], Indices], Foreseen]
 
 
 def predicted(result: Result, rows: Any) -> Prediction:
-    """Returns the prediction of rows: a path, a data frame, or arrays.
-
-    Raises
-    ------
-    JobError
-        The run left no posterior to predict with, or a fault of the rows.
-    """
+    """Returns the prediction of rows: a path, a data frame, or arrays. Raises JobError: the run left no posterior to predict
+    with, or a fault of the rows."""
     _refuse(result.job)
     with new_rows.own():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
@@ -85,6 +79,11 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
         The run left nothing there to predict with, the rows lack the column of groups, or a fault of the rows.
     """
     _refuse(record)
+    if record["model"].get("sigma"):
+        raise JobError(
+            "model.sigma: a client of such a job has no effects of its own, and keeps nothing: take the released posterior (the "
+            "run's folder at the server)"
+        )
     known_effects = known.read(folder, record["run"]["id"], record["run"]["party"])
     about, encoding = known_effects.about, known_effects.new.encoding
     with new_rows.own():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,8 @@ class Predictive:
     encoding, family : of the columns, of one row's response
     theta : (m, p) coefficients of the encoding's columns
     covariances : of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
-    scale : (m,) of the family; of several numbers (k, m)
+    scale : (m,) of the family; of several numbers (k, m); (.., m, n) of rows that each have their own (`by_row`)
+    sigma : name of a column -> (m,) its coefficient of log sigma, where each row has its own; scale is then the other numbers
     """
 
     encoding: Encoding
@@ -73,6 +74,8 @@ class Predictive:
     theta: Array
     covariances: Sequence[tuple[tuple[str, ...], Array]]
     scale: Array
+    sigma: Mapping[str, Array] = field(default_factory=dict)
+    by_row: bool = False
 
     @classmethod
     def of(
@@ -104,6 +107,10 @@ class Predictive:
                     correlation[:, i, k] = correlation[:, k, i] = of_both
             covariances.append((tuple(names), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
         coefficients = np.column_stack(theta) if theta else np.zeros((m, 0))
+        sigma = {name[6:-1]: values for name, values in flat.items() if name.startswith("sigma[")}
+        if sigma:
+            given = np.full(m, nu) if nu is not None else flat.get("nu", np.zeros(0))
+            return cls(encoding, family, coefficients, covariances, given, sigma)
         return cls(encoding, family, coefficients, covariances, cls.scale_of(family, flat, coefficients, encoding, nu))
 
     @staticmethod
@@ -127,7 +134,16 @@ class Predictive:
     @property
     def natural(self) -> Array:
         """`scale` as the family's record takes it, beside predictors (m, n)."""
-        return self.scale[..., np.newaxis]
+        return self.scale if self.by_row else self.scale[..., np.newaxis]
+
+    def for_rows(self, X: Array) -> Predictive:
+        """Returns what predicts rows X (n, p) of the encoding, with the sigma of each."""
+        if not self.sigma:
+            return self
+        log = np.sum([np.outer(values, self._column(X, name)) for name, values in self.sigma.items()], axis=0)
+        sd, nu = np.exp(log), self.scale[:, np.newaxis]
+        scale = np.stack([sd, np.broadcast_to(nu, sd.shape)]) if self.scale.size else sd
+        return replace(self, scale=scale, sigma={}, by_row=True)
 
     def means(self, shifted: Array, weights: Array) -> Array:
         """Returns (m, n) averages of the mean over nodes of the predictor (nodes, m, n)."""
@@ -147,7 +163,7 @@ class Predictive:
         parts = []
         for a, b in blocks(n, max(1, BLOCK // (m * nodes * self.width))):
             shift, seen = None if offset is None else offset[..., a:b], None if y is None else y[a:b]
-            parts.append(self._block(X[a:b], shift, seen, tuple(at.values())))
+            parts.append(self.for_rows(X[a:b])._block(X[a:b], shift, seen, tuple(at.values())))
         mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
         return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
 
@@ -181,9 +197,10 @@ class Predictive:
             eta, variance = self.linear(X[a:b], None if offset is None else offset[..., a:b])
             source = Keyed(rng.key(seed, "posterior", EFFECT), a)
             shifted = eta + np.sqrt(variance) * source.normal(eta.size).reshape(eta.shape)
-            means = self._means(eta, variance, None)[0]
+            predictive = self.for_rows(X[a:b])
+            means = predictive._means(eta, variance, None)[0]
             if self.width == 1:
-                parts.append((means, anew(self.family, shifted, self.scale, seed + a)))
+                parts.append((means, anew(self.family, shifted, predictive.natural, seed + a)))
                 continue
             chances = np.moveaxis(self.means(shifted[np.newaxis], np.ones(1)), 0, -1)
             parts.append((np.moveaxis(means, 0, -1), levels_of(chances, source)))
@@ -227,10 +244,11 @@ class Predictive:
         return means, density - np.log(len(eta))
 
     def _column(self, X: Array, name: str) -> Array:
-        """(n,) a term of an effect on the data's scale."""
+        """(n,) a term of an effect, or of sigma, on the data's scale."""
         if name == INTERCEPT:
             return np.ones(len(X))
-        center, scale = next(column.constants for column in self.encoding.columns if column.name == name)
+        numeric = (column.constants for column in self.encoding.columns if column.name == name and column.levels is None)
+        center, scale = next(numeric, (0.0, 1.0))  # of a level
         return X[:, self.encoding.names.index(name)] * scale + center
 
     def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
@@ -248,7 +266,10 @@ class Predictive:
         metrics = {"log_likelihood": float(np.average(predicted.log_density, weights=counts))}
         rows = Rows(design.X, design.y, design.offset, design.weights, design.units)
         n = len(design.y) if counts is None else int(counts.sum())
-        test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, np.median(self.scale, axis=-1))}
+        test: dict[str, Any] = {
+            "rows": n,
+            "guess": on_average(rows, family, np.median(self.for_rows(design.X).natural, axis=(-2, -1))),
+        }
         if record.binary:
             right = (predicted.mean > 0.5) == (design.y > 0.5)
             metrics = {"accuracy": float(np.average(right, weights=counts))} | metrics

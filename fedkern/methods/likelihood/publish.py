@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...data.design import Design
 from ...finding import Finding
 from ...jobs.publish import Fit
@@ -37,8 +37,6 @@ from .differently import (
 from .level_predictive import predictive_of
 from .model import TOLD, Model
 from .own_model import OwnModel
-
-Array = NDArray[np.float64]
 
 INFERENCE = "importance sampling"
 SAID = 0.01  # probability from which on it is said
@@ -70,28 +68,17 @@ def join(*parts: Checked) -> Checked:
 
 @dataclass(frozen=True)
 class Ended:
-    """Holds the states and findings of the server after the last round.
+    """Holds the states and findings of the server after the last round."""
 
-    Attributes
-    ----------
-    mode : the last state of its machine of the mode and the draws; None where no mode is looked for
-    doubts : why no result of these files can stand
-    checked : what clients' sums say of the model
-    chains : the last state of the machine of the chains, where these are run
-    singly : (N, J) the clients' own log-likelihoods at the draws, where the job has secure sums and names them
-    sizes : of each client the number of rows, where the server was told them
-    n_rows : of all clients, where they are here or have told it; else 0
-    moved : the draws of a survey with the covariance of its design
-    """
-
-    mode: importance.Server | None
-    doubts: tuple[str, ...] = ()
-    checked: Checked = field(default_factory=Checked)
-    chains: hmc.Server | None = None
+    mode: importance.Server | None  # the last state of its machine of the mode and the draws; None where no mode is looked for
+    doubts: tuple[str, ...] = ()  # why no result of these files can stand
+    checked: Checked = field(default_factory=Checked)  # what clients' sums say of the model
+    chains: hmc.Server | None = None  # the last state of the machine of the chains, where these are run
+    # (N, J) the clients' own log-likelihoods at the draws, where the job has secure sums and names them
     singly: Array | None = None
-    sizes: tuple[int, ...] = ()
-    n_rows: int = 0
-    moved: weighted.Weighted | None = None
+    sizes: tuple[int, ...] = ()  # of each client the number of rows, where the server was told them
+    n_rows: int = 0  # of all clients, where they are here or have told it; else 0
+    moved: weighted.Weighted | None = None  # the draws of a survey with the covariance of its design
 
     @property
     def rows_in_summary(self) -> Record:

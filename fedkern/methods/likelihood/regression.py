@@ -28,19 +28,9 @@ ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int
 
 
 def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeResponse = response.exchange_response) -> Columns:
-    """Lets the parties agree on their columns.
-
-    Parameters
-    ----------
-    exchange_response : run, model, designs, rows as the model has read them -> the model with the response's units
-
-    Raises
-    ------
-    OwnFault
-        A client's file lacks groups or times that the job asks for.
-    JobError
-        The agreed columns have no patient whose curves the job asks for, or small clients take no part in such a job.
-    """
+    """Lets the parties agree on their columns. `exchange_response`: run, model, designs, rows as the model has read them -> the
+    model with the response's units. Raises OwnFault: a client's file lacks groups or times that the job asks for. Raises
+    JobError: the agreed columns have no patient whose curves the job asks for, or small clients take no part in such a job."""
     check_summaries(run.config, run.names, run.summaries)
     encoding = agreeing.agreed(run, tables)  # at which sums of all clients may have been found to be too few for values
     model = model_of(run.config, run.names, encoding, run.hooks.summarised or run.summaries)
@@ -51,13 +41,9 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
 
 @dataclass(frozen=True)
 class Columns:
-    """Holds the model of the agreed columns, and reads rows by it.
+    """Holds the model of the agreed columns, and reads rows by it."""
 
-    Attributes
-    ----------
-    model, exchange_response : the job's model; as `agree` takes it
-    """
-
+    # model, exchange_response: the job's model; as `agree` takes it
     model: Model
     exchange_response: ExchangeResponse
 

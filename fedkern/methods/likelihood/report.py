@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ...results import guard, loo, plots, shown
 from ...results.page import details, figure, number, numbers_of, paragraph, section, table
 from ...results.plain import Record, real
@@ -151,7 +153,9 @@ def _hazards(run: RunFiles) -> str:
 
 def _concordance(run: RunFiles) -> list[str]:
     if "concordance" not in run.summary:
-        return []
+        of_causes = run.summary.get("of_causes", {}).items()
+        rows = [[cause, number(of["events"]), number(real(of.get("concordance", math.nan)))] for cause, of in of_causes]
+        return [table(["cause", "events", "concordance"], rows)] if rows else []
     about = (
         f"Concordance {number(real(run.summary['concordance']))}: of two rows of one client, how often the one at higher "
         "risk has the event earlier (0.5: risks say nothing), in the rows that the model was fitted to."
@@ -169,6 +173,10 @@ def _curves(run: RunFiles) -> list[str]:
         cells = [[number(real(row[key])) for key in ("time", *ends)] for row in rows]
         text = f"The probability to be without event, {about}, on average over clients or groups."
         pieces += [paragraph(text, ""), table(["time", "mean", "sd", "2.5 %", "97.5 %"], cells)]
+    if causes := summary.get("incidence"):
+        cells = [[cause, *(number(real(row[key])) for key in ("time", *ends))] for cause, of in causes.items() for row in of]
+        text = f"Cumulative incidence: the probability to have had an event of each cause, {about}, on average over clients."
+        pieces += [paragraph(text, ""), table(["cause", "time", "mean", "sd", "2.5 %", "97.5 %"], cells)]
     if row := summary.get("restricted_mean"):
         mean, _, low, high = (number(real(row[key])) for key in ends)
         until = number(real(row["until"]))

@@ -26,12 +26,8 @@ OF_LEVELS = ("column-elsewhere", "response-apart")  # findings on means alone
 
 
 def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Design], rows: Mapping[int, Any]) -> Model:
-    """Returns the model with the response's units, the same at every place; times have that of the hazard.
-
-    Parameters
-    ----------
-    rows : of each client that lives here, as `model` has read them
-    """
+    """Returns the model with the response's units, the same at every place; times have that of the hazard. `rows`: of each client
+    that lives here, as `model` has read them."""
     if not model.asks_level:
         return model
     settings = model.asked_level

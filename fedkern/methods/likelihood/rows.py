@@ -45,13 +45,8 @@ OF_EACH_ROW = ("poisson", "binomial")  # families that a group of each row, of o
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """Returns the parties of a job whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        No file matches, or two clients have one name.
-    """
+    """Returns the parties of a job whose paths are relative to `folder`. Raises JobError: no file matches, or two clients have
+    one name."""
     data, model = config.data, config.model
     declared = jobs.declared(data.columns) | incomplete.marks(config)
     # Trials are read as rows of successes and of failures with their numbers; the response of survival times is the event.
@@ -102,12 +97,7 @@ def times_of(config: Config) -> Columns | None:
 
 def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> None:
     """Refuses a client's file without the groups, slopes or survival times that the job asks for, whatever others' rows are.
-
-    Raises
-    ------
-    OwnFault
-        It lacks one, or has too few rows of it; cells are for the holder.
-    """
+    Raises OwnFault: it lacks one, or has too few rows of it; cells are for the holder."""
     spec = with_event(spec, table)
     check_groups(config, table, spec, client)
     requirement = config.requirement
@@ -120,7 +110,8 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         times = read_times(columns, table, event, client, positive=config.lifetimes)
         if not config.lifetimes:
             survival_at = () if config.level == "none" else config.output.survival_at or ()
-            check_between(survival_at, times, event, look.weights(table, spec), client, table.source)
+            for _, of_cause in look.causes(table, spec):
+                check_between(survival_at, times, of_cause, look.weights(table, spec), client, table.source)
         elif config.rules.of_coefficients:
             check_pieces(config.model.cuts or (), times, client, table.source)
             check_parts(family, wanted, table, spec, client, times)
@@ -130,35 +121,23 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
 
 @dataclass(frozen=True)
 class Held:
-    """Holds the rows that a client's likelihood reads: it is the field of no message.
+    """Holds the rows that a client's likelihood reads: it is the field of no message."""
 
-    Attributes
-    ----------
-    X : (n, p) the columns of the coefficients; rows sorted by group
-    y, trials, offset : (n,) response, number of trials (1 where a row is one), and what is added to the predictor
-    starts : (G + 1,) where each group begins, and n; without groups (0, n)
-    labels : (G,) of the groups
-    codes, outer : (n,) the group of each row in each other column of groups, and the labels of these groups
-    key : of the numbers by which effects are integrated together
-    order : (n,) the file's row of each; None: they are in its order
-    table : the file, where changes of its columns are asked for
-    weights : (n,) of rows that have some
-    clusters : of a survey
-    """
-
-    X: Array
+    X: Array  # (n, p) the columns of the coefficients; rows sorted by group
+    # y, trials, offset: (n,) response, number of trials (1 where a row is one), and what is added to the predictor
     y: Array
     trials: Array
     offset: Array
-    starts: NDArray[np.int64]
-    labels: tuple[str, ...] = ()
-    order: NDArray[np.int64] | None = None
-    table: Table | None = None
-    weights: Array | None = None
-    clusters: Clusters | None = None
+    starts: NDArray[np.int64]  # (G + 1,) where each group begins, and n; without groups (0, n)
+    labels: tuple[str, ...] = ()  # (G,) of the groups
+    order: NDArray[np.int64] | None = None  # (n,) the file's row of each; None: they are in its order
+    table: Table | None = None  # the file, where changes of its columns are asked for
+    weights: Array | None = None  # (n,) of rows that have some
+    clusters: Clusters | None = None  # of a survey
+    # codes, outer: (n,) the group of each row in each other column of groups, and the labels of these groups
     codes: tuple[NDArray[np.int64], ...] = ()
     outer: tuple[tuple[str, ...], ...] = ()
-    key: int = 0
+    key: int = 0  # of the numbers by which effects are integrated together
 
     def __len__(self) -> int:
         return len(self.y)
@@ -236,13 +215,8 @@ def _rows(design: Design) -> tuple[Array, Array, Array, Array, NDArray[np.int64]
 
 
 def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> None:
-    """Refuses a client's file without the groups and the slopes that the job asks for, whatever other clients' rows are.
-
-    Raises
-    ------
-    OwnFault
-        An empty label, a single row in every group, or a slope of no numeric covariate; cells are for the holder.
-    """
+    """Refuses a client's file without the groups and the slopes that the job asks for, whatever other clients' rows are. Raises
+    OwnFault: an empty label, a single row in every group, or a slope of no numeric covariate; cells are for the holder."""
     random, begin = config.random, who(client, table.source)
     laid, of_terms = looked_at(table, spec)  # where a slope may be of what is calculated from a column
     covariates = of_terms.covariates(laid.names)
@@ -311,12 +285,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, column: str, client:
 
     Messages are sums over all groups of a size, of the squares and products of the means of their rows, as if these were the
     client's only rows. With random slopes, or groups of other columns beside, they are each group's squares and products, which
-    tell both rows of a group of two (docs/spec/likelihood.md, section 6).
-
-    Raises
-    ------
-    RuleRefusal
-        It has few of one kind.
+    tell both rows of a group of two (docs/spec/likelihood.md, section 6). Raises RuleRefusal: it has few of one kind.
     """
     codes = labels(table.columns[column]).codes
     table, spec = looked_at(table, spec)
@@ -343,13 +312,8 @@ def _small_groups(config: Config, table: Table, spec: Spec, column: str, client:
 
 
 def check_slopes(held: Held, slopes: Sequence[Mapping[str, int]], client: str, source: str) -> None:
-    """Refuses slopes of groups that cannot be told from their intercepts: a column must vary within some group.
-
-    Raises
-    ------
-    OwnFault
-        One of `slopes`, of each kind of groups name -> its column of X, varies in no group of this client.
-    """
+    """Refuses slopes of groups that cannot be told from their intercepts: a column must vary within some group. Raises OwnFault:
+    one of `slopes`, of each kind of groups name -> its column of X, varies in no group of this client."""
     begin = who(client, source)
     all_codes = (*held.codes, np.repeat(np.arange(len(held.starts) - 1), np.diff(held.starts)))
     for codes, of_kind in zip(all_codes, slopes, strict=False):  # no slopes without groups

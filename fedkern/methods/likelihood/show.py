@@ -40,12 +40,18 @@ def _hazards(content: Record) -> Iterator[str]:
         which = f"the smallest p-value of {len(slopes)} is" if len(slopes) > 1 else "p-value"
         proportional = f"; proportional hazards: {which} {real(slopes[least]['p']):.2g} ({least})"
     yield ""
-    yield f"{content['events']} events{concordance}{proportional}"
+    named = [f"{cause}: {of_cause['events']}" for cause, of_cause in content.get("of_causes", {}).items()]
+    of = f" ({', '.join(named)})" if named else ""
+    yield f"{content['events']} events{of}{concordance}{proportional}"
     if words := describe_values(content.get("patient", {})):
         yield f"curves of a patient with {words}:"
     for row in content.get("survival", ()):
         low, high = (real(row[key]) for key in ("q025", "q975"))
         yield f"without event at {real(row['time']):g}: {real(row['mean']):.3f} ({low:.3f}, {high:.3f})"
+    for cause, rows in content.get("incidence", {}).items():
+        for row in rows:
+            low, high = (real(row[key]) for key in ("q025", "q975"))
+            yield f"{cause} by {real(row['time']):g}: {real(row['mean']):.3f} ({low:.3f}, {high:.3f})"
     if (row := content.get("restricted_mean")) is not None:
         mean, low, high = (real(row[key]) for key in ("mean", "q025", "q975"))
         yield f"mean time without event until {real(row['until']):g}: {mean:.4g} ({low:.4g}, {high:.4g})"

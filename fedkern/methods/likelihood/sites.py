@@ -39,7 +39,7 @@ class Alone(NamedTuple):
     With these it looks for its own mode.
     """
 
-    rows: Rows | survival.Rows | frailty.Rows | Lifetimes | levels.Rows
+    rows: Rows | survival.Causes | frailty.Rows | Lifetimes | levels.Rows
     told: Array
     nodes: int
 

@@ -24,14 +24,9 @@ from .rows import Held
 
 
 def with_structure(model: Model, rows: Held, table: Table, structure: Structure, client: str, likelihood: Any) -> Any:
-    """Returns a client's log-likelihood with the structure that its site file gives to its rows.
-
-    Raises
-    ------
-    OwnFault
-        Its column is no grouping of the rows, or has weights that make the answer improper; others read neither which it is nor
-        that there is one.
-    """
+    """Returns a client's log-likelihood with the structure that its site file gives to its rows. Raises OwnFault: its column is
+    no grouping of the rows, or has weights that make the answer improper; others read neither which it is nor that there is
+    one."""
     order = np.arange(table.n_rows) if rows.order is None else rows.order
     if structure.weight is not None:
         weights = np.array([number(cell) for cell in table.cells(structure.weight)])

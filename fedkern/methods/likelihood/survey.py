@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import survey
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...data.design import Design
 from ...errors import JobError
 from ...finding import Finding
@@ -34,7 +34,6 @@ from .model import Model
 from .publish import Checked
 from .steps import Steps
 
-Array = NDArray[np.float64]
 M = TypeVar("M", bound=Model)
 
 
@@ -60,13 +59,8 @@ def describe(model: Model) -> Iterator[str]:
 
 
 def exchange_weights(run: Run[Config], model: M, designs: Mapping[int, Design]) -> M:
-    """Returns the model with the scale of the weights, the same at every place.
-
-    Raises
-    ------
-    JobError
-        The rows count as fewer independent ones than the model has unknowns.
-    """
+    """Returns the model with the scale of the weights, the same at every place. Raises JobError: the rows count as fewer
+    independent ones than the model has unknowns."""
     names, column = run.names, str(model.weight)
     for stage in stages(model):
         weights = {k: np.asarray(design.weights) for k, design in designs.items()}

@@ -111,10 +111,34 @@ class CoxModel(TimeModel):
     def describe_rows(self, rows: Timed) -> list[str]:
         return describe_times(rows, exposed=False)
 
-    def likelihood(self, rows: Timed, n_threads: int) -> importance.Model:
-        given, layout = (rows.entry, rows.strata, rows.weights, rows.offset), self.layout
-        plain = survival.Rows.of(Layout(layout.coefficients, "cox"), rows.X, rows.time, rows.event, *given, n_threads=n_threads)
-        return plain if rows.codes is None else frailty.Rows.of(layout, plain, rows.codes, rows.weights, rows.key)
+    def likelihood(self, rows: Timed, n_threads: int) -> survival.Causes | frailty.Rows:
+        given = (rows.entry, rows.strata, rows.weights, rows.offset)
+        layout = Layout(self.encoding.names, self.family)
+        parts = tuple(
+            survival.Rows.of(layout, rows.X, rows.time, rows.cause == k, *given, n_threads=n_threads)
+            for k in range(1, len(self.blocks) + 1)
+        )
+        if rows.codes is not None:
+            return frailty.Rows.of(self.layout, parts[0], rows.codes, rows.weights, rows.key)
+        return survival.Causes(self.layout, parts)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The causes of events, each with coefficients of its own; an empty name of events of one kind."""
+        return self.config.causes or ("",)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.config.levels
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        return tuple(f"{cause}:" for cause in self.config.causes) or ("",)
+
+    @property
+    def kind_in_summary(self) -> dict[str, object]:
+        causes = {"causes": list(self.config.causes)} if self.config.causes else {}
+        return {**super().kind_in_summary, **causes}
 
     @property
     def absorbs_constants(self) -> bool:
@@ -136,14 +160,17 @@ class CoxModel(TimeModel):
 
     @property
     def sums_stage(self) -> Stage:
-        """The question for proportional hazards and concordance: responses cannot be drawn without baseline hazards."""
-        return Stage.asking(SurvivalSums, {"d": self.layout.p}, secure=self.secure)
+        """The question for proportional hazards and concordance, once a cause: responses cannot be drawn without baseline
+        hazards."""
+        stage = replace(Stage.asking(SurvivalSums, {"d": self.encoding.size}), runs=len(self.causes))
+        return stage.with_sums(SurvivalSums.hidden, secure=self.secure)
 
     @property
     def curve_stages(self) -> list[Stage]:
-        """The question for cumulative hazards at the job's times."""
+        """The question for cumulative hazards at the job's times, once a cause."""
         n_times = len(self.survival_at)
-        return [Stage.asking(CumulativeHazards, {"t": TOLD, "times": n_times})] if n_times else []
+        stage = Stage.asking(CumulativeHazards, {"t": TOLD, "times": n_times})
+        return [replace(stage, runs=len(self.causes))] if n_times else []
 
     @property
     def weight_stages(self) -> list[Stage]:
@@ -157,9 +184,13 @@ class CoxModel(TimeModel):
         times = ", ".join(f"{t:g}" for t in self.survival_at)
         curves = f"of which it tells the cumulative hazard at {times}" if times else "which stays with it"
         yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, {curves}"
+        if self.config.causes:
+            each = f"each with {self.encoding.size} coefficients; a row without event has {self.levels[0]!r}"
+            yield f"causes   {', '.join(self.causes)}, {each}"
         yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
         yield f"         each client needs more than {wanted} events while {LEAST_AT_RISK} rows or more are at risk, or no event"
-        yield "         at all: it takes part then, and tells that it has none"
+        of_causes = ", of each cause by itself" if self.config.causes else ""
+        yield f"         at all: it takes part then, and tells that it has none{of_causes}"
 
 
 @dataclass(frozen=True)

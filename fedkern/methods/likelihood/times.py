@@ -52,7 +52,7 @@ class Timed:
     Attributes
     ----------
     X : (n, p) the columns of the coefficients
-    time, event : (n,) when each row ends, and whether that is by its event
+    time, cause : (n,) when each row ends, and the number of what ends it: 0 without event, 1 of a single kind
     entry : (n,) the time from which on each was seen; None: from the beginning
     strata, labels : (n,) the number of each row's label, and the labels; None and () where there are none
     weights, offset : (n,) or None
@@ -64,7 +64,7 @@ class Timed:
 
     X: Array
     time: Array
-    event: NDArray[np.bool_]
+    cause: Indices
     entry: Array | None
     strata: Indices | None
     labels: tuple[str, ...]
@@ -77,6 +77,11 @@ class Timed:
 
     def __len__(self) -> int:
         return len(self.time)
+
+    @property
+    def event(self) -> NDArray[np.bool_]:
+        """(n,) whether each row ends with an event."""
+        return self.cause > 0
 
 
 class Times(NamedTuple):
@@ -169,9 +174,10 @@ def _upper(columns: Columns, marks: Marks, time: Array, upper: Array, event: Arr
 
 def read_timed_rows(columns: Columns, design: Design, table: Table, client: str, *, positive: bool) -> Timed:
     """Returns a client's rows with their times; raises the errors of `read_times`."""
-    X, times = np.ascontiguousarray(design.X, np.float64), read_times(columns, table, design.y, client, positive=positive)
+    X = np.ascontiguousarray(design.X, np.float64)
+    times = read_times(columns, table, np.minimum(design.y, 1.0), client, positive=positive)
     given = (times.entry, times.strata, times.labels, design.weights, design.offset, times.upper)
-    return Timed(X, times.time, design.y > 0.5, *given)
+    return Timed(X, times.time, design.y.astype(np.int64), *given)
 
 
 def check_between(times: Sequence[float], rows: Times, event: Array, weights: Array, client: str, where: str) -> None:

@@ -14,7 +14,6 @@ from operator import add
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.sums import PearsonSums, Replicated
 from ...kernels.families import FAMILIES
@@ -22,8 +21,6 @@ from ...models.mixed.predictive import Sums
 from ...results.dispersion import MENDED
 from . import excess
 from .model import Model
-
-Array = NDArray[np.float64]
 
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
 WILD = 30.0  # times: beyond, no factor of intervals says anything
@@ -72,11 +69,7 @@ def pool(replies: Mapping[int, Replicated]) -> Sums:
 
 def describe(replies: Mapping[int, Replicated], model: Model, *, mend_first: bool = False) -> str:
     """Returns the doubt where counts of a family without dispersion vary more or less than the model makes them; else "".
-
-    Parameters
-    ----------
-    mend_first : whether another doubt is there, of a file that is to be mended before any family is taken
-    """
+    `mend_first`: whether another doubt is there, of a file that is to be mended before any family is taken."""
     whole, family = pool(replies), FAMILIES[model.family]
     ratio, sds = whole.dispersion
     if abs(sds) < SURE or abs(ratio - 1) <= OFF:

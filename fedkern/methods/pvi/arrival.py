@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.kept import PersistentMap
@@ -21,6 +20,7 @@ from ...algorithms.exchanges import arrival
 from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import slope
+from ...arrays import Array
 from ...errors import owned
 from ...finding import Finding
 from ...jobs.run import Run
@@ -34,23 +34,16 @@ from . import keys
 from .keys import Config
 from .model import Model, Server
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Arrived:
-    """Holds the step from q to the posterior of all rows, or the reason (`why`) that it is not known.
-
-    Attributes
-    ----------
-    told : client -> its gradient and curvature at q, as far as they are known by client
-    doubt : why center and scale of the job file do not fit the rows; "" where they do
-    """
+    """Holds the step from q to the posterior of all rows, or the reason (`why`) that it is not known."""
 
     step: arrival.Step | None
     why: str = ""
+    # client -> its gradient and curvature at q, as far as they are known by client
     told: Mapping[int, arrival.Slope] = field(default_factory=dict)
-    doubt: str = ""
+    doubt: str = ""  # why center and scale of the job file do not fit the rows; "" where they do
 
 
 def stage(model: Model) -> Stage | None:
@@ -62,12 +55,8 @@ def stage(model: Model) -> Stage | None:
 
 
 def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
-    """Asks the clients for gradient and curvature at the released q.
-
-    Returns
-    -------
-    at the server's place the step, or why it is not known; None elsewhere, and in a private job
-    """
+    """Asks the clients for gradient and curvature at the released q. Returns at the server's place the step, or why it is not
+    known; None elsewhere, and in a private job."""
     if model.privacy is not None:
         return None
     slope_stage = stage(model)

@@ -22,18 +22,14 @@ class Sizes(NamedTuple):
 
 
 def plan(spending: Spending, client: str, sizes: Sizes) -> Plan:
-    """Returns the plan of one client: its mechanism, its budget, and the steps that this pays for.
+    """Returns the plan of one client: its mechanism, its budget, and the steps that this pays for. Raises JobError: terms are
+    missing for this client, no mechanism has these terms, or the budget does not pay for one update.
 
     Parameters
     ----------
     spending : the terms of the job, and the steps of one update
     client : its name
     sizes : numbers of coefficients and of clients
-
-    Raises
-    ------
-    JobError
-        Terms are missing for this client, no mechanism has these terms, or the budget does not pay for one update.
     """
     privacy, update, updates, with_noise = spending
     terms = privacy.of(client)

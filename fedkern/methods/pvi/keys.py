@@ -232,20 +232,12 @@ class OutputSection(CommonOutputSection):
 
 
 class Spending(NamedTuple):
-    """Holds the terms of a private job, and the steps that it charges to them.
+    """Holds the terms of a private job, and the steps that it charges to them."""
 
-    Attributes
-    ----------
-    privacy : the terms
-    update : accounted steps that one update is charged
-    updates : updates that the job plans for each client, as far as that is public; None if only the budget ends it
-    with_noise : whether the released posterior is made of the clients' noisy sums
-    """
-
-    privacy: PrivacySection
-    update: int
-    updates: int | None
-    with_noise: bool
+    privacy: PrivacySection  # the terms
+    update: int  # accounted steps that one update is charged
+    updates: int | None  # updates that the job plans for each client, as far as that is public; None if only the budget ends it
+    with_noise: bool  # whether the released posterior is made of the clients' noisy sums
 
 
 class Config(JobConfig):

@@ -33,10 +33,7 @@ def doubt(model: Model, estimate: noise_aware.Estimate, mean: NDArray[np.float64
     """Says why intervals may be too narrow or off; "" where nothing indicates it.
 
     The gradients of a linear job are lines, whatever its columns are; of such a job the response's unit is examined instead.
-
-    Parameters
-    ----------
-    mean : (d,) of q after the last round
+    `mean`: (d,) of q after the last round.
     """
     if model.family != "bernoulli":
         level = linear.of_level(model, mean, estimate.moved * estimate.q.sd)

@@ -44,15 +44,12 @@ class Model(WeighedModel[OutputSection]):
 
     Attributes
     ----------
-    config : the job file
     names : of the clients, in the order of their numbers
-    encoding : the agreed columns
-    response : its units, once they are known
     """
 
-    config: Config
-    encoding: Encoding
-    response: response.Response = field(default_factory=response.Response)
+    config: Config  # the job file
+    encoding: Encoding  # the agreed columns
+    response: response.Response = field(default_factory=response.Response)  # its units, once they are known
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)

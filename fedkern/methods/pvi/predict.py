@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
+from ...arrays import Vector
 from ...data.design import encode
 from ...errors import JobError
 from ...jobs import new_rows
@@ -14,7 +15,7 @@ from ...kernels.families import FAMILIES
 from ...models.encoding import Encoding
 from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
-from ...results.prediction import Prediction, Vector, anew, within, without_lacking
+from ...results.prediction import Prediction, anew, within, without_lacking
 from ...results.result import Result
 from ...results.table import ENDS
 
@@ -23,13 +24,8 @@ DRAWS = 1000  # of the posterior, for predictions
 
 @new_rows.own()
 def predicted(result: Result, rows: object) -> Prediction:
-    """Predicts rows from a path, a data frame, or arrays.
-
-    Raises
-    ------
-    JobError
-        The run left no posterior to predict with, or the rows have a fault.
-    """
+    """Predicts rows from a path, a data frame, or arrays. Raises JobError: the run left no posterior to predict with, or the rows
+    have a fault."""
     released = result.posterior
     if not isinstance(released, Posterior):
         raise JobError(

@@ -33,20 +33,13 @@ SPARING_CLIP = 1.1
 
 @dataclass(frozen=True)
 class Ended:
-    """Holds the server's knowledge after the last round.
+    """Holds the server's knowledge after the last round."""
 
-    Attributes
-    ----------
-    server : its machine's last state
-    noisy_sums : the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
-    arrived : how far q is from the posterior of all rows; None in a private job
-    doubts : reasons why no result of these files can stand
-    """
-
-    server: Server
+    server: Server  # its machine's last state
+    # the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
     noisy_sums: noise_aware.Server | None
-    arrived: Arrived | None = None
-    doubts: tuple[str, ...] = ()
+    arrived: Arrived | None = None  # how far q is from the posterior of all rows; None in a private job
+    doubts: tuple[str, ...] = ()  # reasons why no result of these files can stand
 
 
 def _released(model: Model, ended: Ended, estimate: noise_aware.Estimate | None) -> Gaussian:
@@ -82,13 +75,8 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
 
 @guard.check("the judging of the result", bare)
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
-    """Makes the published result, apart from the certificates.
-
-    Parameters
-    ----------
-    ended : the server's last state, and the answers that came after the rounds
-    test : rows of the server, by which the result is scored
-    """
+    """Makes the published result, apart from the certificates. `ended`: the server's last state, and the answers that came after
+    the rounds; `test`: rows of the server, by which the result is scored."""
     made, encoding, server = bare(model, ended, test), model.encoding, ended.server
     estimate = _estimate(model, ended)[0]
     q = _released(model, ended, estimate)

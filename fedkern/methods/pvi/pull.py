@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...models.expfam import Gaussian
 from ...models.reference import Coding
 from .response import Given
 
-Vector = NDArray[np.float64]
 LIMIT = 0.25  # posterior standard deviations
 AIM = 0.1  # to which the advice would bring the largest; what is below is not worth a word
 HALF = 0.5  # of a variance by the rows alone, which a posterior's must be
@@ -26,20 +25,12 @@ MOST = 100.0  # a number that is larger is not worth a digit
 
 
 class Pulls(NamedTuple):
-    """Says what the priors of d coefficients do to n numbers that are linear in them.
+    """Says what the priors of d coefficients do to n numbers that are linear in them."""
 
-    Attributes
-    ----------
-    moves : (n, d) by the prior of each coefficient, in standard deviations of the posterior
-    weaker : (n, d) by a far weaker one, times how much weaker it is, in standard deviations of the rows alone
-    left : (n,) variances of the posterior over those of the rows alone
-    taken : (n, d) the part of these that the far weaker one takes, times how much weaker it is
-    """
-
-    moves: Vector
-    weaker: Vector
-    left: Vector
-    taken: Vector
+    moves: Vector  # (n, d) by the prior of each coefficient, in standard deviations of the posterior
+    weaker: Vector  # (n, d) by a far weaker one, times how much weaker it is, in standard deviations of the rows alone
+    left: Vector  # (n,) variances of the posterior over those of the rows alone
+    taken: Vector  # (n, d) the part of these that the far weaker one takes, times how much weaker it is
 
 
 def pulls(q: Gaussian, prior: Gaussian, R: Vector) -> Pulls:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core.windows import Trajectory
 from ...algorithms.exchanges import level
 from ...algorithms.pvi import client_level, global_vi, scale
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.machine import Sites
+from ...arrays import Vector
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.encoding import Encoding
@@ -30,32 +30,23 @@ from ...models.spatial.units import Units
 from ...results import guard
 from .keys import Config
 
-Vector = NDArray[np.float64]
 Server: TypeAlias = pvi.Server | global_vi.Server | client_level.Server
 
 
 @dataclass(frozen=True)
 class Given:
-    """Holds the job file's statements about the response and the priors.
+    """Holds the job file's statements about the response and the priors."""
 
-    Attributes
-    ----------
-    family, column : of the response
-    open : whether the job is not private
-    intercept : whether the model has one
-    centre, sd : of the intercept's prior; None where the data, or `precision`, decide
-    precision : of the coefficients' priors
-    scale : in the data's units; None where it is learnt
-    """
-
+    # family, column: of the response
     family: str
     column: str
-    open: bool
-    intercept: bool
+    open: bool  # whether the job is not private
+    intercept: bool  # whether the model has one
+    # centre, sd: of the intercept's prior; None where the data, or `precision`, decide
     centre: float | None
     sd: float | None
-    precision: float
-    scale: float | None
+    precision: float  # of the coefficients' priors
+    scale: float | None  # in the data's units; None where it is learnt
 
     @property
     def learnt(self) -> bool:
@@ -96,18 +87,11 @@ class Given:
 
 @dataclass(frozen=True)
 class Response:
-    """Holds what all parties know of the response.
+    """Holds what all parties know of the response."""
 
-    Attributes
-    ----------
-    units : level and scale; those of the data where nothing was asked
-    variance : the residual variance in `units`, once it is learnt and told
-    ended : whether the rounds are over, so that numbers are in the data's units
-    """
-
-    units: Units = field(default_factory=Units)
-    variance: float | None = None
-    ended: bool = False
+    units: Units = field(default_factory=Units)  # level and scale; those of the data where nothing was asked
+    variance: float | None = None  # the residual variance in `units`, once it is learnt and told
+    ended: bool = False  # whether the rounds are over, so that numbers are in the data's units
 
 
 class Known(Protocol):
@@ -208,12 +192,7 @@ def model_scale(model: Known) -> float:
 
 
 def data_scale(model: Known, variance: float | None) -> float:
-    """Returns the scale in the data's units.
-
-    Parameters
-    ----------
-    variance : a learnt error variance, in the model's units
-    """
+    """Returns the scale in the data's units. `variance`: a learnt error variance, in the model's units."""
     given = model.given
     if given.scale is not None:
         return given.scale
@@ -264,12 +243,8 @@ def to_data_units(q: Gaussian, model: Known) -> Gaussian:
 
 
 def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
-    """Ends the rounds: tells all parties the learnt scale, and converts the server's state to the data's units.
-
-    Returns
-    -------
-    the server's last state (None at clients), and the response with its learnt scale
-    """
+    """Ends the rounds: tells all parties the learnt scale, and converts the server's state to the data's units. Returns the
+    server's last state (None at clients), and the response with its learnt scale."""
     known_now, given = replace(model.response, ended=True), model.given
     for stage in after(given):
         scales = {k: scale.Told() for k in run.mine}

@@ -11,13 +11,8 @@ from .keys import Config, check_terms
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """Returns the parties of a job whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        No file matches, two clients have one name, or the job file names clients that do not exist, or lacks terms of some.
-    """
+    """Returns the parties of a job whose paths are relative to `folder`. Raises JobError: no file matches, two clients have one
+    name, or the job file names clients that do not exist, or lacks terms of some."""
     data, model = config.data, config.model
     declared = jobs.declared(data.columns) | incomplete.marks(config)
     known = jobs.Known(model.family, data.response, data.positive, declared, model.intercept)

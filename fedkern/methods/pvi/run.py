@@ -35,12 +35,8 @@ from .stages import noisy_sums, trained
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Runs a job at one place, the server's or clients'. Every place comes to the same exchanges in the same order.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Runs a job at one place, the server's or clients'. Every place comes to the same exchanges in the same order. Returns the
+    result at the server's place, None elsewhere."""
     # Agree on columns: from here on every place has the same model, and may exchange what it asks for.
     tables = run.tables()
     model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
@@ -197,12 +193,8 @@ def _lines(run: Run[Config], model: Model, test: Rows | None) -> Lines[Server]:
 def _exchange_noisy_sums(
     run: Run[Config], model: Model, server: Server | None, clients: Mapping[int, Client]
 ) -> noise_aware.Server | None:
-    """Asks clients for the sums of their noisy gradients.
-
-    Returns
-    -------
-    the state of the server that has them; None at other places, and where no posterior is made of such sums
-    """
+    """Asks clients for the sums of their noisy gradients. Returns the state of the server that has them; None at other places,
+    and where no posterior is made of such sums."""
     if not model.with_noise:
         return None
     # Only clients with sites have sums: other variants make no such posterior.
@@ -213,12 +205,8 @@ def _exchange_noisy_sums(
 
 
 def _exchange_certificates(run: Run[Config], model: Model) -> dict[str, Record]:
-    """Collects each client's certificate of the privacy that it has spent. Every place must call it.
-
-    Returns
-    -------
-    name -> certificate, at the server's place; empty elsewhere, and in a job that claims no privacy
-    """
+    """Collects each client's certificate of the privacy that it has spent. Every place must call it. Returns name -> certificate,
+    at the server's place; empty elsewhere, and in a job that claims no privacy."""
     if model.privacy is None:
         return {}
     if model.by_client:

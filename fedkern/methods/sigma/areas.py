@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...arrays import Array
 from ...data.artifact import OwnFile
 from ...models.likelihood import Likelihood
 from ...results.weighted import QUANTILES
 from .rows import AreaRows
-
-Array = NDArray[np.float64]
 
 PARTS = ("q025", "q50", "q975")  # of the fixed and the spatial part
 NEAR = 5.0  # a factor: expected counts add up to about the observed ones
@@ -37,21 +36,14 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Areas:
-    """Holds draws of a client's areas.
+    """Holds draws of a client's areas."""
 
-    Attributes
-    ----------
-    theta : (m, d) the map's effect, on the prior's scale
-    fixed, spatial : (m, d) parts of the linear predictor, on the data's scale, without exposure and offsets
-    likelihood : of the response
-    threshold : above which a level is high
-    """
-
-    theta: Array
+    theta: Array  # (m, d) the map's effect, on the prior's scale
+    # fixed, spatial: (m, d) parts of the linear predictor, on the data's scale, without exposure and offsets
     fixed: Array
     spatial: Array
-    likelihood: Likelihood
-    threshold: Threshold
+    likelihood: Likelihood  # of the response
+    threshold: Threshold  # above which a level is high
 
     def without(self, areas: NDArray[np.bool_]) -> Areas:
         """Replaces the map's part of these areas (d,) by NaN."""
@@ -80,12 +72,8 @@ class Areas:
 def table(
     file: OwnFile, rows: AreaRows, areas: Areas, fit: Mapping[str, Sequence[str]], *, hidden: bool = False
 ) -> dict[str, Sequence[Any]]:
-    """Returns the table, column by column, with the columns of how well areas are predicted.
-
-    Parameters
-    ----------
-    hidden : whether the posterior is left out for areas with a count that is an interval
-    """
+    """Returns the table, column by column, with the columns of how well areas are predicted. `hidden`: whether the posterior is
+    left out for areas with a count that is an interval."""
     label, observed, d = areas.label, rows.observed, file.d
     names = names_of(file)
     seen = np.bincount(observed.area, minlength=d)

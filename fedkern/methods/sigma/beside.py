@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from ...arrays import Array
 from ...results import guard
 from ...results.gaussian import label
 from ...results.weighted import QUANTILES as ENDS
 from ...results.weighted import Draws
 from .model import SigmaModel
-
-Array = NDArray[np.float64]
 
 QUANTILES = {"q025": 0.025, "q50": 0.5, "q975": 0.975}  # of a ratio
 RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> the name of e^coefficient

@@ -16,13 +16,8 @@ from .rows import drawn
 
 
 def read(job: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
-    """Returns client -> the polygons of its areas; empty where the job has none.
-
-    Raises
-    ------
-    JobError
-        The file cannot be read, is of another coordinate system, or lacks areas; their names are told to the client alone.
-    """
+    """Returns client -> the polygons of its areas; empty where the job has none. Raises JobError: the file cannot be read, is of
+    another coordinate system, or lacks areas; their names are told to the client alone."""
     by_client = {}
     for k, file in files.items():
         with owned(k):

@@ -34,13 +34,8 @@ class Files:
 
 
 def read(job: At[Config]) -> Files:
-    """Reads the file of every party at this place.
-
-    Raises
-    ------
-    JobError
-        A file is missing, altered or of another client; or the clients are not those of the prior.
-    """
+    """Reads the file of every party at this place. Raises JobError: a file is missing, altered or of another client; or the
+    clients are not those of the prior."""
     names, path = job.names, prior_of(job.config, job.part.folder)
     clients = {k: read_own(path, names[k]) for k in job.mine}
     server = read_server(path) if job.place.is_server else None

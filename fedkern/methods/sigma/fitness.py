@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ...algorithms.exchanges.sums import FitSums
+from ...arrays import Array, Indices
 from ...models import psis
 from ...models.likelihood import LIMIT, cut_value
 from ...models.spatial import checks
@@ -21,50 +22,33 @@ from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
 from ...results import guard
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-
 ENDS = 0.05  # of the PIT's range, where a tenth of the areas should be in both together
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Holds draws of all unknowns at a client.
+    """Holds draws of all unknowns at a client."""
 
-    Attributes
-    ----------
-    xi, u, theta : (m, P), (m, size), (m, d) draws of the global unknowns, of the client's and of theta
-    normals : (m, d) standard normals beside them
-    """
-
+    # xi, u, theta: (m, P), (m, size), (m, d) draws of the global unknowns, of the client's and of theta
     xi: Array
     u: Array
     theta: Array
-    normals: Array
+    normals: Array  # (m, d) standard normals beside them
 
 
 @dataclass(frozen=True)
 class Fitness:
-    """Holds measures of each area (d,), NaN where it has no rows.
+    """Holds measures of each area (d,), NaN where it has no rows."""
 
-    Attributes
-    ----------
-    elpd, effective, k_hat : by PSIS-LOO
-    pit : NaN also for areas with more than one row
-    pearson : residuals
-    waic : (d, 2) elpd and effective number by the integrated WAIC
-    moran : Moran's I of Pearson's residuals
-    left_out : areas whose measures are left out
-    """
-
+    # elpd, effective, k_hat: by PSIS-LOO
     elpd: Array
     effective: Array
     k_hat: Array
-    pit: Array
-    pearson: Array
-    waic: Array
-    moran: checks.Moran | None
-    left_out: int = 0
+    pit: Array  # NaN also for areas with more than one row
+    pearson: Array  # residuals
+    waic: Array  # (d, 2) elpd and effective number by the integrated WAIC
+    moran: checks.Moran | None  # Moran's I of Pearson's residuals
+    left_out: int = 0  # areas whose measures are left out
 
     def without(self, areas: NDArray[np.bool_]) -> Fitness:
         """Replaces the measures of these areas (d,) by NaN; Moran's I has no residual of theirs."""
@@ -112,7 +96,7 @@ class Fitness:
         return FitSums(0, len(elpd), float(elpd.sum()), squares, effective, waic, p_waic, self.unreliable)
 
 
-def unknown(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
+def unknown(site: Site | WithinSite, drawn: Drawn, pairs: Indices | None, unit: float) -> Fitness:
     """Returns measures that are not known."""
     d = site.n_areas
     nothing = np.full(d, np.nan)
@@ -120,7 +104,7 @@ def unknown(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: fl
 
 
 @guard.figure("how well the fit agrees with each area", unknown)
-def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
+def of(site: Site | WithinSite, drawn: Drawn, pairs: Indices | None, unit: float) -> Fitness:
     """Computes the measures from draws of the posterior; `unit` is that of the response in the model's."""
     xi, theta = drawn.xi, drawn.theta
     mean, v = site.without_rows(xi, drawn.u, theta)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...data.artifact import OwnFile
 from ...jobs import own_posterior
 from ...jobs.files import RunFolder
@@ -22,55 +23,37 @@ from ...results.plain import Record
 from .areas import Areas
 from .model import SigmaModel
 
-Array = NDArray[np.float64]
-
 NAME = "areas.bin"
 MAGIC = b"fedkern areas 2\n"
 
 
 class About(NamedTuple):
-    """Holds the description beside the numbers.
+    """Holds the description beside the numbers."""
 
-    Attributes
-    ----------
-    run, client : whose they are
-    converged : whether the server's checks found nothing
-    encoding : of the columns
-    family, scale : of the response, and its dispersion where the job gives it
-    areas, periods : names, in the order of the numbers
-    effects : whether rows have effects of their own, whose standard deviation is the dispersion
-    """
-
+    # run, client: whose they are
     run: str
     client: str
-    converged: bool
-    encoding: Any
+    converged: bool  # whether the server's checks found nothing
+    encoding: Any  # of the columns
+    # family, scale: of the response, and its dispersion where the job gives it
     family: str
     scale: float
+    # areas, periods: names, in the order of the numbers
     areas: list[str]
     periods: list[str]
-    effects: bool
+    effects: bool  # whether rows have effects of their own, whose standard deviation is the dispersion
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Holds a client's posterior on the data's scale, in m draws.
-
-    Attributes
-    ----------
-    coefficients : (m, p) of the encoding's columns
-    spatial : (m, d) the map's part; NaN for areas that are hidden
-    periods : (m, T) their effects
-    step : (m,) the standard deviation of a step from one period to the next; without periods (0,)
-    log_scale : (m,) logarithm of r, or of the standard deviation of the rows' effects, where it was learnt; else (0,)
-    """
+    """Holds a client's posterior on the data's scale, in m draws."""
 
     about: About
-    coefficients: Array
-    spatial: NDArray[np.float32]
-    periods: Array
-    step: Array
-    log_scale: Array
+    coefficients: Array  # (m, p) of the encoding's columns
+    spatial: NDArray[np.float32]  # (m, d) the map's part; NaN for areas that are hidden
+    periods: Array  # (m, T) their effects
+    step: Array  # (m,) the standard deviation of a step from one period to the next; without periods (0,)
+    log_scale: Array  # (m,) logarithm of r, or of the standard deviation of the rows' effects, where it was learnt; else (0,)
 
     @property
     def encoding(self) -> Encoding:
@@ -79,13 +62,8 @@ class Kept:
 
 
 def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, areas: Areas, xi: Array, verdict: Record) -> None:
-    """Writes them to the client's folder.
-
-    Parameters
-    ----------
-    xi : (m, P) the draws from which the areas' are made
-    verdict : the server's verdict
-    """
+    """Writes them to the client's folder. `xi`: (m, P) the draws from which the areas' are made; `verdict`: the server's
+    verdict."""
     parts, units, scale = model.layout.parts, model.units, areas.likelihood.scale
     first = xi[:, parts["intercept"]] if model.layout.intercept else np.zeros((len(xi), 1))
     coefficients = np.column_stack([units.natural(first), units.scale * xi[:, parts["beta"]]])
@@ -117,13 +95,8 @@ def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, area
 
 
 def read(folder: Path, run: str, client: str) -> Kept:
-    """Reads them from a client's folder, for a run's id and the client's name.
-
-    Raises
-    ------
-    JobError
-        The run left none there, or none that can be read.
-    """
+    """Reads them from a client's folder, for a run's id and the client's name. Raises JobError: the run left none there, or none
+    that can be read."""
     entries, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run over areas that has ended")
     about = About(**entries)
     return Kept(about, **content)

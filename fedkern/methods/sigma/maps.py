@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...data.polygons import read
 from ...results.plots import INK, MUTED, ORANGE, Axes, Figure, Part, areas_drawn, canvas
 from ...results.report import RunFiles
 from ...results.verdict import HEADS
 from .areas import NEAR
-
-Array = NDArray[np.float64]
 
 SIZE = 8.0  # inches
 DPI = 200

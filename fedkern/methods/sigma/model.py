@@ -52,14 +52,12 @@ class SigmaModel(JobModel[OutputSection]):
     Attributes
     ----------
     names : of the clients
-    encoding : of the covariates, with an intercept first
-    common : the part that all files of the prior share
-    units : of the response, once the clients have told its level; all else here is on the model's scale
     """
 
     config: Config
-    encoding: Encoding
-    common: Common
+    encoding: Encoding  # of the covariates, with an intercept first
+    common: Common  # the part that all files of the prior share
+    # of the response, once the clients have told its level; all else here is on the model's scale
     units: Units = field(default_factory=Units)
 
     family_of_y = value(lambda config: config.model.family, "The likelihood family of the response.")
@@ -384,12 +382,8 @@ class SigmaModel(JobModel[OutputSection]):
 def kind_of(config: Config, common: Common) -> Kind:
     """Returns the kind that the job gives, or the one that its prior is for.
 
-    Beside a smooth curve the auxiliary model's white noise would pass for error (docs/spec/sigma.md, section 8).
-
-    Raises
-    ------
-    JobError
-        A kind for another prior.
+    Beside a smooth curve the auxiliary model's white noise would pass for error (docs/spec/sigma.md, section 8). Raises JobError:
+    a kind for another prior.
     """
     kind = config.model.kind
     if kind is None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
+from ...arrays import Array
 from ...data.artifact import OwnFile
 from ...data.polygons import Polygons, geopackage
 from ...jobs import convergence
@@ -33,8 +33,6 @@ from .model import SigmaModel
 from .publish import global_draws, said_of, told_of
 from .rows import AreaRows
 
-Array = NDArray[np.float64]
-
 DRAWS = 1000  # from a variational posterior
 SUPPRESSED = {
     True: "areas with a count that is an interval have no numbers of the posterior here, which can tell what was suppressed; "
@@ -51,23 +49,18 @@ BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth 
 
 @dataclass(frozen=True)
 class Own:
-    """Holds a client's state at the end.
+    """Holds a client's state at the end."""
 
-    Attributes
-    ----------
-    client, site : its machine's last state, and its computation
-    rows, file : its rows, and its file of the prior
-    verdict, figures : the server's verdict of the whole fit, and its figures of the unknowns that all share
-    shapes : its areas' borders, where the job has them
-    """
-
+    # client, site: its machine's last state, and its computation
     client: hmc.Client | sfvi.Client | nested.Client
     site: Site | WithinSite
+    # rows, file: its rows, and its file of the prior
     rows: AreaRows
     file: OwnFile
+    # verdict, figures: the server's verdict of the whole fit, and its figures of the unknowns that all share
     verdict: Record
     figures: Array | None
-    shapes: Polygons | None = None
+    shapes: Polygons | None = None  # its areas' borders, where the job has them
 
 
 def write(run: Run[Config], model: SigmaModel, record: Own) -> FitSums | None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
 from ...results import guard
@@ -19,8 +18,6 @@ from .beside import RATIOS, quantiles_of
 from .fitness import Drawn
 from .model import SigmaModel
 from .rows import AreaRows
-
-Array = NDArray[np.float64]
 
 
 def name_effect(period: str) -> str:
@@ -67,11 +64,7 @@ def of_pairs(
 ) -> dict[str, Sequence[Any]] | None:
     """Returns area_periods.csv: the level of each area in each period that occurs, at the means of its rows' covariates.
 
-    Effects of single rows are not in it.
-
-    Parameters
-    ----------
-    hidden : whether the posterior is left out for areas with a count that is an interval
+    Effects of single rows are not in it. `hidden`: whether the posterior is left out for areas with a count that is an interval.
     """
     assert rows.period is not None
     T, layout, observed = len(model.periods), model.layout, rows.observed

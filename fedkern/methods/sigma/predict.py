@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data.cells import Text
 from ...data.design import encode
 from ...data.table import Table
@@ -30,12 +31,9 @@ from ...results.prediction import SDS, WHOLE, Prediction, within, without_lackin
 from ...results.result import Result
 from . import kept
 
-Index = NDArray[np.int64]
-
 ENDS = {"q025": 0.025, "q50": 0.5, "q975": 0.975}
 BLOCK = 2**22  # numbers at once
 COUNTS, EFFECTS, STEPS = 4, 5, 6  # chains of the stream "posterior": those below drew the areas
-Array = NDArray[np.float64]
 
 # exp(sd z) has the mean exp(sd^2 / 2), and exp(-sd^2 / 2) is how fast the half-normal prior of sd falls: after a step or more
 # there is no mean over the posterior.
@@ -52,19 +50,14 @@ WHY = (
 
 @dataclass(frozen=True)
 class New:
-    """Holds new rows; an attribute is None where the job has none.
+    """Holds new rows; an attribute is None where the job has none."""
 
-    Attributes
-    ----------
-    X, offset, trials, area : (n, p) columns of the encoding, (n,) each
-    period : (n,); T and more come after the last period
-    """
-
+    # X, offset, trials, area: (n, p) columns of the encoding, (n,) each
     X: Array
     offset: Array
     trials: Array | None
-    area: Index
-    period: Index | None
+    area: Indices
+    period: Indices | None  # (n,); T and more come after the last period
 
     def part(self, rows: slice) -> New:
         """Returns some of them."""
@@ -74,13 +67,8 @@ class New:
 
 
 def of(kept_run: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) -> tuple[Prediction, NDArray[np.bool_]]:
-    """Predicts the rows, by blocks.
-
-    Returns
-    -------
-    mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts
-    (n,) whether a draw of a row's rate is cut
-    """
+    """Predicts the rows, by blocks. Returns mean of the response with its ends, mean and sd of the linear predictor, and columns
+    of the level and of new counts; and (n,) whether a draw of a row's rate is cut."""
     family, m, columns = FAMILIES[kept_run.about.family], len(kept_run.coefficients), dict[str, list[Array]]()
     like = Overdispersed(family.name) if kept_run.about.effects else Likelihood(family.name, kept_run.about.scale)
     periods = None if new.period is None else _on(kept_run, int(new.period.max(initial=0)) + 1, seed)
@@ -165,7 +153,8 @@ def predicted(result: Result, rows: object) -> NoReturn:
 
 
 def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, bool]:
-    """Predicts rows of a client's areas, at its place.
+    """Predicts rows of a client's areas, at its place. Raises JobError: the run left nothing there to predict with, or a fault of
+    the rows.
 
     Parameters
     ----------
@@ -175,11 +164,6 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     -------
     of each row its area (and period), the mean of its response (a count where the job has exposures), the level without exposure,
     and the ends within which a new count lies; whether the server's checks of the run found nothing
-
-    Raises
-    ------
-    JobError
-        The run left nothing there to predict with, or a fault of the rows.
     """
     posterior, data = kept.read(folder, record["run"]["id"], record["run"]["party"]), record["data"]
     area, about, encoding = data["area"], posterior.about, posterior.encoding

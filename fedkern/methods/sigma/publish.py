@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core import once
@@ -19,6 +18,7 @@ from ...algorithms.exchanges.verdicts import FIGURES_OF
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
+from ...arrays import Array
 from ...data.artifact import ServerFile
 from ...errors import NumericalError
 from ...finding import Finding
@@ -36,7 +36,6 @@ from . import beside, periods
 from .model import SigmaModel
 from .prior.keys import ABOVE, ERROR
 
-Array = NDArray[np.float64]
 Server = hmc.Server | sfvi.Server | nested.Server
 
 NESTED = "nested Laplace approximation, importance weights"
@@ -49,30 +48,18 @@ PILED = 0.2  # probability of it that is worth a note
 
 @dataclass(frozen=True)
 class Ended:
-    """Holds the server's knowledge at the end.
+    """Holds the server's knowledge at the end."""
 
-    Attributes
-    ----------
-    server : its machine's last state
-    settled : of a variational fit, whether each client's unknowns have settled
-    weights : importance weights of q
-    doubts : why no result of these files can stand
-    """
-
-    server: Server
+    server: Server  # its machine's last state
+    # of a variational fit, whether each client's unknowns have settled
     settled: Mapping[str, bool | None] = field(default_factory=dict)
-    weights: Reweighed | None = None
-    doubts: tuple[str, ...] = ()
+    weights: Reweighed | None = None  # importance weights of q
+    doubts: tuple[str, ...] = ()  # why no result of these files can stand
 
 
 def global_draws(model: SigmaModel, parameters: Array, ridge: Array, drawing: Drawing) -> Array:
     """Returns (c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's.
-
-    Parameters
-    ----------
-    parameters : of q(xi')
-    ridge : values of the map from xi' to xi, as clients are told them
-    """
+    `parameters`: of q(xi'); `ridge`: values of the map from xi' to xi, as clients are told them."""
     block, n = model.sfvi.block(model.layout.size), drawing.draws
     mean, scale = parameters[: block.size], block.scale(parameters)
     keys = [rng.key(drawing.seed, "posterior", c) for c in range(drawing.chains)]
@@ -157,13 +144,8 @@ def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:
 
 
 def refuse_nonsense(model: SigmaModel, parameters: Array) -> None:
-    """Refuses a z_G, whose prior is N(0, I), that no posterior can have; every party calls it before any file is written.
-
-    Raises
-    ------
-    NumericalError
-        It is far outside: the optimisation has diverged, though its numbers are finite.
-    """
+    """Refuses a z_G, whose prior is N(0, I), that no posterior can have; every party calls it before any file is written. Raises
+    NumericalError: it is far outside: the optimisation has diverged, though its numbers are finite."""
     where, block = model.layout.parts["z"], model.sfvi.block(model.layout.size)
     mean, sd = float(np.abs(parameters[: block.size][where]).max()), float(block.sd(parameters)[where].max())
     if mean > FAR or sd > WIDE:
@@ -229,12 +211,8 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
 
 @guard.figure("the sums of the fit", lambda fitted, *_, **__: fitted)
 def with_sums(fitted: Fit, query: once.Server[FitSums], names: Sequence[str], *, hides: bool) -> Fit:
-    """Adds the leave-one-out density over all clients' areas, and its standard error over areas.
-
-    Parameters
-    ----------
-    hides : whether areas with a count that is an interval are left out
-    """
+    """Adds the leave-one-out density over all clients' areas, and its standard error over areas. `hides`: whether areas with a
+    count that is an interval are left out."""
     total, least = FitSums.total(query.replies), LEAST
     silent = sum(reply.areas == 0 for reply in query.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
@@ -304,12 +282,8 @@ def _judged(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
 
 
 def _collapsed(model: SigmaModel, mean: Array) -> Verdict | None:
-    """Returns the verdict where q has lost a scale: so near to 0 its prior has nearly no mass. None where it has not.
-
-    Parameters
-    ----------
-    mean : (P,) of xi
-    """
+    """Returns the verdict where q has lost a scale: so near to 0 its prior has nearly no mass. None where it has not. `mean`:
+    (P,) of xi."""
     for part, name in (("log_scale", "sigma_theta"), ("log_period", "sigma_period")):
         where = model.layout.parts[part]
         if where.stop > where.start and (value := float(np.exp(mean[where.start]))) < LOST_SCALE:

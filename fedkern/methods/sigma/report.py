@@ -46,12 +46,7 @@ WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
 
 def of(run: RunFiles, level: str, above: str, exposures: str) -> dict[str, str]:
-    """Returns word -> meaning, for the numbers of this page.
-
-    Parameters
-    ----------
-    level, above : columns of areas, or empty without any
-    """
+    """Returns word -> meaning, for the numbers of this page. `level`, `above`: columns of areas, or empty without any."""
     meanings = dict(_unknowns(run))
     if level:
         limit = above.rpartition("_above_")[2]

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data import far
 from ...data.artifact import OwnFile
 from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Cells, Text, as_text, plain, too_far, too_large
@@ -38,9 +39,6 @@ from .keys import Config, DataSection
 
 SHOWN = 20  # names in a note
 MOST_CASES = 1 << 40  # of an area
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 LEAST_VARIANCE = 1e-100  # of a response, by which is divided
 
@@ -130,31 +128,22 @@ def _with(cells: Cells, rows: NDArray[np.int64], more: int, levels: Sequence[str
 
 @dataclass(frozen=True)
 class AreaRows:
-    """Holds a client's rows.
+    """Holds a client's rows."""
 
-    Attributes
-    ----------
-    observed : those with a response
-    area, X, period : (n,), (n, p), (n,) of all rows, also of those without a response; no period where the job has none
-    response : (n,) which of all rows those of `observed` are
-    exposure : (n,) e^offset of all rows, where the response is a count
-    notes, faults : for the client alone
-    degenerate : covariates of which nothing can be learnt
-    counts : (d,) of a private job, by area, to which noise is added before any use of them; `observed` has none
-    unread : of a private job, areas whose only lines cannot be read
-    """
-
-    observed: Rows
-    area: Index
+    observed: Rows  # those with a response
+    # area, X, period: (n,), (n, p), (n,) of all rows, also of those without a response; no period where the job has none
+    area: Indices
     X: Array
-    exposure: Array
+    exposure: Array  # (n,) e^offset of all rows, where the response is a count
+    # notes, faults: for the client alone
     notes: tuple[str, ...]
     faults: Faults
-    degenerate: Degenerate
-    response: Index
-    period: Index | None = None
+    degenerate: Degenerate  # covariates of which nothing can be learnt
+    response: Indices  # (n,) which of all rows those of `observed` are
+    period: Indices | None = None
+    # (d,) of a private job, by area, to which noise is added before any use of them; `observed` has none
     counts: NDArray[np.int64] | None = None
-    unread: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()  # of a private job, areas whose only lines cannot be read
 
     def noisy(self, counts: Array, noise: Noisy, unread: Sequence[int] = ()) -> AreaRows:
         """Returns the rows with noisy counts (d,), and without the others; areas that are `unread` have no observation."""
@@ -168,13 +157,8 @@ class AreaRows:
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """Returns the parties of a job whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        No file matches, or two clients have one name.
-    """
+    """Returns the parties of a job whose paths are relative to `folder`. Raises JobError: no file matches, or two clients have
+    one name."""
     return from_files(config, folder, spec_of(config), texts_of(config))
 
 
@@ -262,12 +246,8 @@ class Reading:
             raise OwnFault(text, f"{self.who}, {table.source}, {listed[0]}{others}", listed[1:], HINT)
 
     def numbers(self, name: str, where: NDArray[np.bool_] | None = None) -> Array:
-        """Returns a column of finite numbers.
-
-        Parameters
-        ----------
-        where : rows in which they are needed; elsewhere a cell that is no number becomes 0
-        """
+        """Returns a column of finite numbers. `where`: rows in which they are needed; elsewhere a cell that is no number becomes
+        0."""
         column = self.table.columns[name]
         values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
         needed = np.ones(len(values), bool) if where is None else where
@@ -276,19 +256,13 @@ class Reading:
         return np.where(np.isfinite(values), values, 0.0)
 
 
-def _first(bad: NDArray[np.bool_]) -> Index:
+def _first(bad: NDArray[np.bool_]) -> Indices:
     """Returns the first few bad rows."""
     return np.flatnonzero(bad)[:LISTED]
 
 
 def needed(config: Config, names: tuple[str, ...], who: str) -> None:
-    """Refuses a header without the columns that the job names.
-
-    Raises
-    ------
-    JobError
-        A column is missing.
-    """
+    """Refuses a header without the columns that the job names. Raises JobError: a column is missing."""
     data = config.data
     roles = [(role, getattr(data, role)) for role in ("response", "area", "period", "exposure", "trials", "variance", "offset")]
     taken = [name for _, name in roles if name is not None]
@@ -303,14 +277,8 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
 
 
 def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
-    """Reads the client's arrays.
-
-    Raises
-    ------
-    JobError
-        Names the column and the remedy, and to its holder the line: an unknown area, no number, a count below 0, more successes
-        than trials, a location off the grid.
-    """
+    """Reads the client's arrays. Raises JobError: names the column and the remedy, and to its holder the line: an unknown area,
+    no number, a count below 0, more successes than trials, a location off the grid."""
     table, data, family = read.table, read.data, read.family
     needed(read.config, table.names, read.who)
     design = encode(table, encoding, client=read.name)
@@ -471,7 +439,7 @@ def _response(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
     return np.where(seen, y, 0.0), seen, np.where(seen, last, 0.0)
 
 
-def _areas(read: Reading, file: OwnFile) -> Index:
+def _areas(read: Reading, file: OwnFile) -> Indices:
     """Returns the decoder's coordinate to which each row belongs."""
     table, data, who = read.table, read.data, read.who
     if data.area is not None:
@@ -506,7 +474,7 @@ def _areas(read: Reading, file: OwnFile) -> Index:
     return nearest
 
 
-def _period(read: Reading) -> Index | None:
+def _period(read: Reading) -> Indices | None:
     """Returns the job's period to which each row belongs; None where it has none."""
     data, name = read.data, read.data.period
     if name is None:
@@ -518,7 +486,7 @@ def _period(read: Reading) -> Index | None:
     return np.array([index[cell] for cell in cells], np.int64)
 
 
-def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> None:
+def _refuse_pairs(read: Reading, area: Indices, period: Indices, file: OwnFile) -> None:
     """Refuses two rows of one area and period: a line that was copied twice would count twice."""
     table, periods = read.table, read.data.periods
     pairs, counts = np.unique(area * len(periods) + period, return_counts=True)
@@ -537,7 +505,7 @@ def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> N
     raise OwnFault(text, text, [f"in several rows: {', '.join(pairs_named)}"], HINT)
 
 
-def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
+def _refuse_counts(read: Reading, area: Indices, file: OwnFile) -> None:
     """Refuses an area without exactly one row: a copied line would count twice, and a lost one be predicted."""
     table, name = read.table, read.data.area
     counts = np.bincount(area, minlength=file.d)

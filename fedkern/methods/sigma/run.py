@@ -37,12 +37,8 @@ SCATTER = 0.1  # sd of the points where chains start
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Does the work of this place (a process, or an MPI rank) in the job.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Does the work of this place (a process, or an MPI rank) in the job. Returns the result at the server's place, None
+    elsewhere."""
     config, names = run.config, run.names
     tables = run.tables()
     _check_headers(run, tables)  # `run.agreed` below compares covariates alone, so a missing response would be found too late
@@ -195,12 +191,8 @@ def _lines() -> Lines[nested.Server]:
 def _fitted(
     run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite], ridge: LevelRidge | None
 ) -> tuple[sfvi.Server | None, dict[int, sfvi.Client], dict[str, bool | None]]:
-    """Runs a variational fit; NumericalError if it has diverged.
-
-    Returns
-    -------
-    the last states of this place's parties; at the server, name -> whether each client's unknowns have settled (else empty)
-    """
+    """Runs a variational fit; NumericalError if it has diverged. Returns the last states of this place's parties; at the server,
+    name -> whether each client's unknowns have settled (else empty)."""
     v, names = model.sfvi, model.names
     prior = model.prior if v.local_steps else None  # local steps need the gradient of the prior, which else is the server's
     clients = {

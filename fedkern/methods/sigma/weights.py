@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core.exchange import LARGEST
@@ -19,6 +18,7 @@ from ...algorithms.exchanges.answers import PIECE, LogTerms
 from ...algorithms.sfvi import families as wide
 from ...algorithms.sfvi import machine as sfvi
 from ...algorithms.sfvi.machine import log_terms
+from ...arrays import Array
 from ...errors import NumericalError
 from ...jobs.run import Run
 from ...kernels import rng
@@ -27,8 +27,6 @@ from ...results.reweighed import Reweighed, reweigh
 from . import publish, stages
 from .keys import Config
 from .model import SigmaModel
-
-Array = NDArray[np.float64]
 
 GLOBAL, LOCAL = 1001, 1002  # chains of the stream "posterior": released draws have the first 1,000
 EFFECTIVE = 1000.0  # draws of equal weight that the weights must be worth

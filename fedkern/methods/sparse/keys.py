@@ -205,10 +205,7 @@ DEGREES = 4.0  # of freedom of Student errors
 SLAB = 2.5  # of a binary response: where a covariate separates its values at a site, only this bounds that site's coefficient
 
 # docs/spec/sparse.md, sections 5 and 6.
-BASE: Tables = {
-    "job": {"rounds": 2500},
-    "data": {"standardise": "none"},
-}
+BASE: Tables = {"job": {"rounds": 2500}, "data": {"standardise": "none"}}
 
 
 def refused(raw: Raw) -> Iterator[str]:

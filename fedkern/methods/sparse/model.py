@@ -25,6 +25,7 @@ from ...algorithms.gibbs.sites import (
     StructuralEquations,
     Student,
 )
+from ...arrays import Array
 from ...data.design import Design
 from ...errors import JobError
 from ...finding import Finding, Own, Refusal
@@ -40,7 +41,6 @@ from ...printing import listed
 from . import moving
 from .keys import DEGREES, Config, OutputSection
 
-Array = NDArray[np.float64]
 FEWEST = 64  # chains of a network at a time from which a card pays
 WORTH = 3_000  # columns x regressions at a time from which it pays (docs/how-to/gpu.md)
 SHARED = 190  # columns up to which a regression's system is in a card's shared memory
@@ -57,32 +57,19 @@ def _systems(p: int, regressions: int) -> float:
 
 @dataclass(frozen=True)
 class Scales:
-    """Holds the divisors of columns, the same at all parties.
+    """Holds the divisors of columns, the same at all parties."""
 
-    Attributes
-    ----------
-    each : (w,) one for each scaled column
-    psi : (w, w) second moments of the scaled columns; None unless clients have sent them
-    rows : each client's number of rows, at the server, as far as scaling has told it
-    """
-
-    each: Array
-    psi: Array | None = None
-    rows: tuple[int, ...] = ()
+    each: Array  # (w,) one for each scaled column
+    psi: Array | None = None  # (w, w) second moments of the scaled columns; None unless clients have sent them
+    rows: tuple[int, ...] = ()  # each client's number of rows, at the server, as far as scaling has told it
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Holds a client's columns.
+    """Holds a client's columns."""
 
-    Attributes
-    ----------
-    values : (n, w) as the scaling has them, NaN where one is missing
-    completed : their moments by EM, where values may be missing
-    """
-
-    values: Array
-    completed: Completed | None = None
+    values: Array  # (n, w) as the scaling has them, NaN where one is missing
+    completed: Completed | None = None  # their moments by EM, where values may be missing
 
     @property
     def means(self) -> Array:
@@ -101,20 +88,17 @@ class SparseModel(JobModel[OutputSection]):
 
     Attributes
     ----------
-    config : the job file
     names : of the clients, in the order of their numbers
-    encoding : the agreed columns
     """
 
-    config: Config
-    encoding: Encoding
+    config: Config  # the job file
+    encoding: Encoding  # the agreed columns
 
     secret = value(lambda config: config.secret, "Whether only the client has its random numbers.")
     kind = value(lambda config: config.model.kind, "The kind of the model.")
     family = value(lambda config: config.model.family, "The likelihood family of a regression's response.")
     negligible = value(
-        lambda config: config.model.negligible,
-        "Size of the largest coefficients of the spike; None: `c0` decides.",
+        lambda config: config.model.negligible, "Size of the largest coefficients of the spike; None: `c0` decides."
     )
     stable = value(lambda config: config.model.stable, "Whether only stable graphs of structural equations are allowed.")
     locates = value(lambda config: config.model.centre == "sample", "Whether clients draw the locations of their columns.")
@@ -285,13 +269,8 @@ class SparseModel(JobModel[OutputSection]):
         return moving.Size(len(self.names), regressions, each, self.config.algorithm.chains)
 
     def columns(self, design: Design, client: str) -> Columns:
-        """Returns a client's columns without rows that lack the response.
-
-        Raises
-        ------
-        JobError
-            No row, or a single one beside an intercept; without an intercept, a column without a value.
-        """
+        """Returns a client's columns without rows that lack the response. Raises JobError: no row, or a single one beside an
+        intercept; without an intercept, a column without a value."""
         X = np.asarray(design.X, dtype=np.float64)
         if self.is_graph:
             values = X
@@ -346,12 +325,8 @@ class SparseModel(JobModel[OutputSection]):
         return means_reply(means[measured], *(facts[measured] for facts in (*known, self.counted(columns))))
 
     def told_by(self, values: Array) -> NDArray[np.bool_]:
-        """Returns (..., P) whether rows tell something of a coefficient.
-
-        Parameters
-        ----------
-        values : (..., w) number of different values of each scaled column
-        """
+        """Returns (..., P) whether rows tell something of a coefficient. `values`: (..., w) number of different values of each
+        scaled column."""
         varies = values > 1
         if not self.is_graph:
             return varies[..., : self.coefficients.size]

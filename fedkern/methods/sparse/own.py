@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ...algorithms.exchanges.sums import LAPLACE, NO_ROWS, LooSums
 from ...algorithms.exchanges.sums import laplace_ratio as ratio
 from ...algorithms.gibbs import machine as gibbs
+from ...arrays import Array
 from ...jobs.run import Run
 from ...kernels import rng
 from ...kernels.families import FAMILIES
@@ -26,8 +26,6 @@ from ...results.plain import Record
 from .keys import Config
 from .model import Columns, Scales, SparseModel
 from .streams import Streams
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

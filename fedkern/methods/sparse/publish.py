@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.exchanges.answers import SiteFit
 from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
+from ...arrays import Array
 from ...errors import JobError
 from ...finding import Finding
 from ...jobs.publish import Fit
@@ -26,8 +26,6 @@ from ...results.streamed import Streamed
 from ...results.verdict import Verdict
 from .model import SparseModel
 from .streams import Streams
-
-Array = NDArray[np.float64]
 
 
 def partial(theta: Array, n_nodes: int) -> Array:
@@ -130,13 +128,7 @@ def new_site(model: SparseModel, released: Samples) -> Array:
 
 
 def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
-    """Returns the posterior that is released.
-
-    Raises
-    ------
-    JobError
-        The run ended before a draw was kept.
-    """
+    """Returns the posterior that is released. Raises JobError: the run ended before a draw was kept."""
     if not server.trace.count:
         raise JobError(
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
@@ -164,12 +156,8 @@ def bare(model: SparseModel, server: gibbs.Server, scales: Array, released: Samp
 
 @guard.check("the judging of the result", bare)
 def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()) -> Fit:
-    """Makes the published result, apart from further runs; here the chains are judged.
-
-    Parameters
-    ----------
-    doubts : reasons why no result of these files can stand, whatever the chains do
-    """
+    """Makes the published result, apart from further runs; here the chains are judged. `doubts`: reasons why no result of these
+    files can stand, whatever the chains do."""
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more: dict[str, object] = {"sampler": sampler(model, server, released)}
     more |= _by_mode(model, released, groups) if groups else _selected(model, released)
@@ -184,12 +172,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         notes.insert(0, turned.note)
     if groups:
         notes.append(_disagreement(model, groups))
-    return replace(
-        bare(model, server, scales, released),
-        verdict=verdict.against(doubts, judged),
-        notes=notes,
-        more=more,
-    )
+    return replace(bare(model, server, scales, released), verdict=verdict.against(doubts, judged), notes=notes, more=more)
 
 
 @guard.figure("modes of the coefficients", {})

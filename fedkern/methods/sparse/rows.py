@@ -11,13 +11,8 @@ from .keys import Config
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """Returns the parties of a job whose paths are relative to `folder`. Intercepts belong to clients, and have no column.
-
-    Raises
-    ------
-    JobError
-        No file matches, two clients have one name, or the built-in data have no response.
-    """
+    """Returns the parties of a job whose paths are relative to `folder`. Intercepts belong to clients, and have no column. Raises
+    JobError: no file matches, two clients have one name, or the built-in data have no response."""
     data, model = config.data, config.model
     declared = jobs.declared(data.columns)
     known = jobs.Known(model.family, data.response, data.positive, declared, intercept=False, missing=model.missing == "impute")

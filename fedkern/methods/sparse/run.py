@@ -21,6 +21,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
 from ...algorithms.gibbs.sites import MarkovRandomField, Regression, Site
+from ...arrays import Array
 from ...data import far, lacking
 from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import encode
@@ -40,27 +41,18 @@ from .keys import Config, against_student
 from .model import OTHER_PRIORS, Columns, Scales, SparseModel
 from .streams import Streams
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Data:
-    """Holds the data of this place once scales are agreed.
+    """Holds the data of this place once scales are agreed."""
 
-    Attributes
-    ----------
-    model : the same everywhere
-    columns, sites : of the clients that live here: as they came, and their parts of the model
-    scales : those of all clients, which are the same everywhere too, or of the clients of a further run
-    imputed : client -> its rows and their missing values, at the server's place, where values may be missing
-    values : (M, w) number of different values of each client's columns, 3 for more, where the server's draws are made
-    """
-
-    model: SparseModel
+    model: SparseModel  # the same everywhere
+    # columns, sites: of the clients that live here: as they came, and their parts of the model
     columns: Mapping[int, Columns]
     sites: Mapping[int, Site]
-    scales: Scales
-    imputed: Record
+    scales: Scales  # those of all clients, which are the same everywhere too, or of the clients of a further run
+    imputed: Record  # client -> its rows and their missing values, at the server's place, where values may be missing
+    # (M, w) number of different values of each client's columns, 3 for more, where the server's draws are made
     values: Array | None = None
 
     @property
@@ -71,25 +63,15 @@ class Data:
 
 @dataclass(frozen=True)
 class Variant:
-    """Holds a further run of the sampler: its name, and the prior or the clients by which it differs.
-
-    Attributes
-    ----------
-    without : clients that the model leaves out
-    """
+    """Holds a further run of the sampler: its name, and the prior or the clients by which it differs."""
 
     name: str = ""
     prior: Prior | None = None
-    without: frozenset[int] = frozenset()
+    without: frozenset[int] = frozenset()  # clients that the model leaves out
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Runs the part of one place.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Runs the part of one place. Returns the result at the server's place, None elsewhere."""
     tables = run.tables()
     model = SparseModel(run.config, run.names, run.agreed(tables))
     run = run.with_model(model)
@@ -203,12 +185,8 @@ def _compared(
     """Returns findings on sites whose column varies otherwise than the others', or about another mean.
 
     Left out are clients with two values of a column, since their variance is that of a share, and columns whose center and scale
-    the job file gives.
-
-    Parameters
-    ----------
-    values : (M, w) number of different values of each client's columns
-    means : (M, u) of the measured columns, in steps as they are told
+    the job file gives. `values`: (M, w) number of different values of each client's columns; `means`: (M, u) of the measured
+    columns, in steps as they are told.
     """
     degrees, squares = (np.array([getattr(answer, name) for answer in moments]) for name in ("degrees", "squares"))
     squares[degrees == 0] = 0.0

@@ -123,13 +123,7 @@ def sampled(model: SparseModel) -> Stage:
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
     stage = Stage(
-        protocol,
-        settings.dims(),
-        settings.rounds,
-        resumable=True,
-        times=times,
-        runs=runs,
-        trips=settings.rounds * in_all,
+        protocol, settings.dims(), settings.rounds, resumable=True, times=times, runs=runs, trips=settings.rounds * in_all
     )
     return stage.with_sums(SUMS, secure=model.secure)
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core.messages import Saved
 from ...algorithms.core.trace import Draws, Kept
+from ...arrays import Array
 from ...errors import JobError
 from ...results.mixing import Stream
 
-Array = NDArray[np.float64]
 Derived = Mapping[str, Callable[[Mapping[str, Array]], Any]]
 
 

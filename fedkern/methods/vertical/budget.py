@@ -18,13 +18,8 @@ from .model import VerticalModel
 
 
 def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
-    """Returns the plan of one client, for its columns.
-
-    Raises
-    ------
-    JobError
-        The cap does not pay for the rounds of the job, or no mechanism has these terms.
-    """
+    """Returns the plan of one client, for its columns. Raises JobError: the cap does not pay for the rounds of the job, or no
+    mechanism has these terms."""
     privacy, rounds = model.privacy, model.settings.rounds
     (epsilon, delta), steps = privacy.cap(client), private_split.releases(rounds)
     try:

@@ -42,12 +42,8 @@ def in_common(
 ) -> tuple[dict[int, Party], Party | None]:
     """Returns the rows that all parties have, of the parties that live here: all of them where the job compares digests.
 
-    `policies` are of the clients that live here.
-
-    Raises
-    ------
-    JobError
-        Fewer rows are left than the job's level, or a policy, asks for; it does not say how many.
+    `policies` are of the clients that live here. Raises JobError: fewer rows are left than the job's level, or a policy, asks
+    for; it does not say how many.
     """
     config = at.config
     if (most := config.data.most_ids) is None:

@@ -9,10 +9,10 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms import soul
 from ...algorithms.core.messages import ServerEffects
+from ...arrays import Array
 from ...jobs.run import Run
 from ...jobs.watch import measuring
 from ...models.expfam import Gaussian
@@ -22,8 +22,6 @@ from . import parts, publish, stages
 from .keys import Config
 from .model import VerticalModel
 from .rows import Rows
-
-Array = NDArray[np.float64]
 
 
 def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Server | None, dict[int, soul.Client]]:

@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag, helmert
 
+from ...arrays import Array
 from ...models.encoding import Encoding
-
-Array = NDArray[np.float64]
-
 
 TIED = (
     "coefficients of a text column's levels have standard deviations that are many times too small, and means that depend on "
@@ -37,18 +34,11 @@ def has_levels(encoding: Encoding) -> bool:
 
 @dataclass(frozen=True)
 class Levels:
-    """Converts the k coefficients of a client's computation to the d published ones: a level's is its part of the predictor.
+    """Converts the k coefficients of a client's computation to the d published ones: a level's is its part of the predictor."""
 
-    Attributes
-    ----------
-    shares : (d,) of each level among the training rows; 0 of numeric columns
-    contrasts : (d, k) with orthonormal columns
-    rows : (d, k) of the design where a row has the level
-    """
-
-    shares: Array
-    contrasts: Array
-    rows: Array
+    shares: Array  # (d,) of each level among the training rows; 0 of numeric columns
+    contrasts: Array  # (d, k) with orthonormal columns
+    rows: Array  # (d, k) of the design where a row has the level
 
     @classmethod
     def of(cls, encoding: Encoding, shares: Array) -> Self:

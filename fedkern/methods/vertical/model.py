@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms import soul
 from ...algorithms.core import until
 from ...algorithms.split.machine import Settings
+from ...arrays import Array, Indices
 from ...data.dialect import Dialect
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel, Values
@@ -36,8 +36,6 @@ PRODUCT = (
     "shows in no message"
 )
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 FULL = 64  # coefficients of a client, at most, whose covariance is full with covariance = "auto"
 
 FAR = 5.0  # root mean square of a Gaussian response over its coefficients' prior sd, beyond which these are worth a warning
@@ -46,34 +44,25 @@ BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole rou
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds the parts of a run's job that a prediction of new rows needs.
+    """Holds the parts of a run's job that a prediction of new rows needs."""
 
-    Attributes
-    ----------
-    config : for functions that read rows as the run did
-    id, response : columns: the row's name, and the one to be explained
-    offset, group : columns: the one that the server adds, and the one whose levels have slopes of their own
-    server_texts, dialect : the server's columns that are read as text; how text files are written
-    rule, likelihood : by which rows are predicted; of the response
-    langevin : whether theta was drawn given a mode of z
-    network : whether it is the plain split network
-    private : whether no part of a client is kept from which a prediction could be made
-    columns : what the job declares of columns
-    """
-
-    config: Config
+    config: Config  # for functions that read rows as the run did
+    # id, response: columns: the row's name, and the one to be explained
     id: str
     response: str
+    # offset, group: columns: the one that the server adds, and the one whose levels have slopes of their own
     offset: str | None
     group: str | None
+    # server_texts, dialect: the server's columns that are read as text; how text files are written
     server_texts: frozenset[str]
     dialect: Dialect
+    # rule, likelihood: by which rows are predicted; of the response
     rule: str
     likelihood: Likelihood
-    langevin: bool
-    network: bool
-    private: bool
-    columns: dict[str, Record]
+    langevin: bool  # whether theta was drawn given a mode of z
+    network: bool  # whether it is the plain split network
+    private: bool  # whether no part of a client is kept from which a prediction could be made
+    columns: dict[str, Record]  # what the job declares of columns
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -108,17 +97,13 @@ class VerticalModel(JobModel[OutputSection]):
     Attributes
     ----------
     names : of the clients
-    n_rows : N, training rows
-    n_test : rows that are kept for testing
-    worked_out : rho, once the server has told it, where the job file does not give it
-    factor : by which clients' parts are multiplied where they are published; the server tells it beside that rho
     """
 
     config: Config
-    n_rows: int
-    n_test: int = 0
-    worked_out: float | None = None
-    factor: float = 1.0
+    n_rows: int  # N, training rows
+    n_test: int = 0  # rows that are kept for testing
+    worked_out: float | None = None  # rho, once the server has told it, where the job file does not give it
+    factor: float = 1.0  # by which clients' parts are multiplied where they are published; the server tells it beside that rho
 
     kind = value(lambda config: config.model.kind, "The kind of a client's part of the predictor.")
     family = value(lambda config: config.model.family, "The likelihood family of the response.")
@@ -216,13 +201,8 @@ class VerticalModel(JobModel[OutputSection]):
         return replace(known, factor=1 / undivided.enlarged(known.added, float(np.mean(y)))) if self.rescaled else known
 
     def undivided(self, y: Array, eta: Array | None = None) -> Undivided:
-        """Returns the conversion from this posterior to that of the undivided model.
-
-        Parameters
-        ----------
-        y : responses of the training rows
-        eta : their predictors, where they are known
-        """
+        """Returns the conversion from this posterior to that of the undivided model. `y`: responses of the training rows; `eta`:
+        their predictors, where they are known."""
         if not self.corrected:
             return Undivided()
         if eta is not None and self.family == "negative-binomial":
@@ -336,7 +316,7 @@ class VerticalModel(JobModel[OutputSection]):
         kind = "none" if self.network else self.family_of_z
         return Auxiliary(kind, self.rho, tuple(a.network), inputs)
 
-    def predictor(self, client: int, columns: Columns, rows: Index) -> Predictor:
+    def predictor(self, client: int, columns: Columns, rows: Indices) -> Predictor:
         """Returns a client's part of the linear predictor at some of its rows."""
         m, X = self.config.model, np.ascontiguousarray(columns.X[rows])
         if self.networks:
@@ -347,7 +327,7 @@ class VerticalModel(JobModel[OutputSection]):
         prior = self.prior(client)
         return Linear(X, prior.mean, prior.sd)
 
-    def site(self, client: int, columns: Columns, train: Index) -> Site:
+    def site(self, client: int, columns: Columns, train: Indices) -> Site:
         """Makes the client's part of the computation."""
         a = self.config.algorithm
         predictor = self.predictor(client, columns, train)

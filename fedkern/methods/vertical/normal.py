@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Array
 from ...finding import Finding
 from ...models.mixed.quadrature import even
 from ...results.verdict import Check
@@ -29,25 +30,17 @@ from .model import VerticalModel
 AT = (-4.5, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.5)  # standard deviations of q; beside them, once for all unknowns, q's mean
 GRID = np.linspace(-12.0, 12.0, 4801)
 WIDER = 1.12  # a width beyond it, or below its inverse, is not q's: a tenth, and the approximation's error beside it
-Array = NDArray[np.float64]
 FARTHEST = 40.0  # of an offset
 HALVINGS = 50
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Holds widths and quantiles of some unknowns, in q's standard deviations from q's means.
+    """Holds widths and quantiles of some unknowns, in q's standard deviations from q's means."""
 
-    Attributes
-    ----------
-    names : of the m unknowns that were asked about
-    sd : (m,) the posterior's standard deviation
-    quantiles : (m, 3) its 5, 50 and 95 %
-    """
-
-    names: tuple[str, ...]
-    sd: Array
-    quantiles: Array
+    names: tuple[str, ...]  # of the m unknowns that were asked about
+    sd: Array  # (m,) the posterior's standard deviation
+    quantiles: Array  # (m, 3) its 5, 50 and 95 %
 
     @property
     def worst(self) -> int:
@@ -61,11 +54,7 @@ class Lines:
 
     def content(self, centre: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, float]]:
         """Returns the entries of summary.json for unknowns whose width is not q's: `sd`, `q05`, `q50` and `q95` by name.
-
-        Parameters
-        ----------
-        centre : name -> q's mean and standard deviation
-        """
+        `centre`: name -> q's mean and standard deviation."""
         out = {}
         for k in self.off.tolist():
             mean, sd = centre[self.names[k]]
@@ -127,31 +116,20 @@ def is_asked(model: VerticalModel) -> bool:
 
 @dataclass(frozen=True)
 class Own:
-    """Holds a party's part of the model, and its q, as they are published.
+    """Holds a party's part of the model, and its q, as they are published."""
 
-    Attributes
-    ----------
-    H : (n, d) of the training rows
-    mean, root : (d,), (d, e) of q; root root' is its covariance
-    prior_mean, prior_sd : of each coefficient
-    lines : (m, e) rows of such a root for the published numbers, where these are not the coefficients
-    """
-
-    H: Array
+    H: Array  # (n, d) of the training rows
+    # mean, root: (d,), (d, e) of q; root root' is its covariance
     mean: Array
     root: Array
+    # prior_mean, prior_sd: of each coefficient
     prior_mean: float
     prior_sd: float
-    lines: Array | None = None
+    lines: Array | None = None  # (m, e) rows of such a root for the published numbers, where these are not the coefficients
 
 
 def measure_lines(record: Own, names: Sequence[str], slopes: Array) -> Lines | None:
-    """Computes how wide the posterior of each coefficient is; None where a row was never seen.
-
-    Parameters
-    ----------
-    slopes : (n,) means of y - p
-    """
+    """Computes how wide the posterior of each coefficient is; None where a row was never seen. `slopes`: (n,) means of y - p."""
     if not len(slopes) or not slopes.all() or not record.mean.size:
         return None
     y = slopes > 0

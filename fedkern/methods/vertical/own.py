@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from ...algorithms import soul
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
@@ -27,7 +27,6 @@ from .normal import Lines
 from .rows import Columns
 from .widths import own_words
 
-Array = NDArray[np.float64]
 DRAWS = 4000
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms import soul
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...data.design import Encoding, encode
 from ...data.table import Table
 from ...errors import JobError
@@ -25,7 +25,6 @@ from .levels import Levels
 from .model import VerticalModel
 from .rows import Columns
 
-Array = NDArray[np.float64]
 DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
 
 
@@ -66,37 +65,20 @@ def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: C
 
 @dataclass(frozen=True)
 class Part:
-    """Holds a client's part, from its folder.
-
-    Attributes
-    ----------
-    numbers : the result of `kept`
-    group : the column of its levels, where it has some
-    """
+    """Holds a client's part, from its folder."""
 
     client: str
     encoding: Encoding
-    numbers: Record
-    group: str | None = None
+    numbers: Record  # the result of `kept`
+    group: str | None = None  # the column of its levels, where it has some
 
     def encoded(self, table: Table) -> Array:
-        """Returns (n, d) the rows of a table as the encoding has them.
-
-        Raises
-        ------
-        JobError
-            A fault of the rows.
-        """
+        """Returns (n, d) the rows of a table as the encoding has them. Raises JobError: a fault of the rows."""
         return np.ascontiguousarray(encode(table, self.encoding, client=self.client).X, np.float64)
 
     def of(self, table: Table, X: Array) -> tuple[Array, Array]:
-        """Returns (n,) mean and variance at the rows of a table, of which `X` is the encoding.
-
-        Raises
-        ------
-        JobError
-            A row's group is not the model's.
-        """
+        """Returns (n,) mean and variance at the rows of a table, of which `X` is the encoding. Raises JobError: a row's group is
+        not the model's."""
         numbers, X = self.numbers, self._design(X)
         if numbers["kind"] == "conditional":
             return of_draws(np.array(numbers["mean"]), np.array(numbers["covariance"]), X)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...arrays import Array
 from ...data import incomplete, memory, table
 from ...data.design import encode
 from ...data.table import Table
@@ -38,7 +38,6 @@ from .model import Asked
 from .parts import Part
 from .rows import server_spec, unknown
 
-Array = NDArray[np.float64]
 SERVER = "server"  # which no client may be called
 HEAD = ("client", "run", "mean", "variance")  # of a file with a part, beside the id
 SHOWN = 5  # ids in an error
@@ -72,17 +71,9 @@ class Given:
 
 
 def predicted(result: Result, rows: object) -> Prediction:
-    """Predicts the rows of one table with the columns of all parties, or of a mapping from parties to their rows.
-
-    Parameters
-    ----------
-    rows : a path or a data frame; or client, or "server", -> its table, or the path of a file with its part
-
-    Raises
-    ------
-    JobError
-        A party, its folder or a column is missing, ids differ, or a fault of the rows.
-    """
+    """Predicts the rows of one table with the columns of all parties, or of a mapping from parties to their rows. `rows`: a path
+    or a data frame; or client, or "server", -> its table, or the path of a file with its part. Raises JobError: a party, its
+    folder or a column is missing, ids differ, or a fault of the rows."""
     if result.folder is None:
         raise JobError(
             "a vertical run keeps each client's coefficients in the client's own folder, and this one has written none: run the "
@@ -107,12 +98,7 @@ def predicted(result: Result, rows: object) -> Prediction:
 
 def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[str, ...]]:
     """Returns head and lines of a file with one client's part of its rows, for whoever adds the parts, and notes for the client.
-
-    Raises
-    ------
-    JobError
-        The job has no such client, its posterior is not here, or a fault of the rows.
-    """
+    Raises JobError: the job has no such client, its posterior is not here, or a fault of the rows."""
     job = _asked(run)
     if client not in run.names:
         raise JobError(f"the run has no client {client!r}; its clients are {', '.join(run.names)}")

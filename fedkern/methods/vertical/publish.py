@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core.windows import Movement
 from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...finding import Finding
 from ...jobs import convergence
 from ...jobs.publish import Fit
@@ -31,48 +31,32 @@ from .rows import Rows
 from .undivided import Undivided
 from .widths import Pulls, Widths, measure_pulls, measure_widths, parts_of
 
-Array = NDArray[np.float64]
 AS_IT_IS = Undivided()
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Holds the server's knowledge at the end, whatever the inference.
+    """Holds the server's knowledge at the end, whatever the inference."""
 
-    Attributes
-    ----------
-    posterior : of the intercept and log sigma, as far as they have one
-    intercept : mean and variance
-    undivided : conversion to the undivided model's numbers, which are published; `arrays` are not converted
-    widths : the rows' information about standard deviations, in open variational jobs
-    lines : how wide the intercept's posterior is, in open logistic ones
-    of_q : name -> mean and standard deviation of q, those of the undivided model
-    log_scale : of a gaussian response
-    arrays : from which the digest is made
-    more : for summary.json
-    predicted : the clients' parts at the rows that are predicted; None without such rows
-    filled : each party's part at these rows by the others' columns, where the job asks for it
-    movement : of the intercept and log sigma, where the fit is variational
-    doubts : reasons why no result of these files can stand
-    settled : whether each client's unknowns have settled; empty where clients do not say it
-    """
-
-    posterior: Posterior
-    intercept: tuple[float, float]
-    log_scale: float
-    arrays: Mapping[str, Array]
+    posterior: Posterior  # of the intercept and log sigma, as far as they have one
+    intercept: tuple[float, float]  # mean and variance
+    log_scale: float  # of a gaussian response
+    arrays: Mapping[str, Array]  # from which the digest is made
     rounds: int
     stop: str
-    more: Record
-    predicted: predictions.Server | None = None
-    filled: missing.Server | None = None
-    movement: Movement | None = None
-    doubts: tuple[str, ...] = ()
+    more: Record  # for summary.json
+    predicted: predictions.Server | None = None  # the clients' parts at the rows that are predicted; None without such rows
+    filled: missing.Server | None = None  # each party's part at these rows by the others' columns, where the job asks for it
+    movement: Movement | None = None  # of the intercept and log sigma, where the fit is variational
+    doubts: tuple[str, ...] = ()  # reasons why no result of these files can stand
+    # whether each client's unknowns have settled; empty where clients do not say it
     settled: Mapping[str, bool | None] = field(default_factory=dict)
+    # conversion to the undivided model's numbers, which are published; `arrays` are not converted
     undivided: Undivided = AS_IT_IS
-    widths: Widths | None = None
+    widths: Widths | None = None  # the rows' information about standard deviations, in open variational jobs
     pulls: Pulls | None = None
-    lines: Lines | None = None
+    lines: Lines | None = None  # how wide the intercept's posterior is, in open logistic ones
+    # name -> mean and standard deviation of q, those of the undivided model
     of_q: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...errors import JobError
 from ...jobs import logged
 from ...jobs.logged import refuse_rows as refuse_rows
@@ -17,8 +17,6 @@ from ...plain import Record
 from . import stages
 from .keys import Config
 from .model import VerticalModel
-
-Array = NDArray[np.float64]
 
 
 def agreed(model: VerticalModel, y: Array, offset: Array | None) -> Record:

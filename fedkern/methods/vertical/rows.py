@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.exchanges.compare import spelled
+from ...arrays import Array, Indices
 from ...data import far
 from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate, with_far
@@ -30,19 +30,12 @@ from . import levels as of_levels
 from .keys import Config
 from .levels import Levels
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 TINY = 1e-14
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """Returns the parties of a job whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        No file matches, two clients have one name, or the job file names clients that do not exist.
-    """
+    """Returns the parties of a job whose paths are relative to `folder`. Raises JobError: no file matches, two clients have one
+    name, or the job file names clients that do not exist."""
     spec = spec_of(config, response=False)
     taking_part = _builtin(config, spec) if config.data.builtin else from_files(config, folder, spec, texts_of(config))
     taking_part = replace(taking_part, specs=partial(spec_of_file, config))
@@ -73,13 +66,8 @@ def _builtin(config: Config, spec: Spec) -> Parties:
 
 
 def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> Spec:
-    """Returns the public knowledge of a client's columns.
-
-    Parameters
-    ----------
-    response : whether the response is used there
-    names : of the columns that it has
-    """
+    """Returns the public knowledge of a client's columns. `response`: whether the response is used there; `names`: of the columns
+    that it has."""
     data = config.data
     sections = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
     columns = {name: Column.declared(name, given) for name, given in sections.items() if given or not config.private}
@@ -127,26 +115,15 @@ def texts_of(config: Config) -> frozenset[str]:
 
 
 class Alignment(NamedTuple):
-    """Holds the job file's keys about how rows are brought together.
+    """Holds the job file's keys about how rows are brought together."""
 
-    Attributes
-    ----------
-    seed : of the keyed digests
-    response : its column
-    shared : whether every client uses it
-    counted : whether others are told how many rows a party lacks
-    common : whether a row that lacks a cell at some party is left out at all
-    placed : whether parties have left out, before, the rows that not all have
-    from_client : whether the response is told by a client
-    """
-
-    seed: int
-    response: str
-    shared: bool
-    counted: bool
-    common: bool
-    placed: bool
-    from_client: bool
+    seed: int  # of the keyed digests
+    response: str  # its column
+    shared: bool  # whether every client uses it
+    counted: bool  # whether others are told how many rows a party lacks
+    common: bool  # whether a row that lacks a cell at some party is left out at all
+    placed: bool  # whether parties have left out, before, the rows that not all have
+    from_client: bool  # whether the response is told by a client
 
 
 def alignment_of(config: Config) -> Alignment:
@@ -177,15 +154,10 @@ def _missing(who: str, what: str, table: Table, config: Config) -> OwnFault:
     return OwnFault(f"{who}: {text}", f"{who}, {table.source}: {what}; there are {', '.join(table.names)}", look=look)
 
 
-def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
+def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Indices, Indices]:
     """Splits rows into those that train and those kept for testing, alike at every party; `new` rows are in neither.
 
-    New rows have no response.
-
-    Raises
-    ------
-    JobError
-        Nothing would be left to learn from.
+    New rows have no response. Raises JobError: nothing would be left to learn from.
     """
     data = config.data
     shuffled = np.argsort(rng.uniform(n_rows, key=rng.key(0, "partition")), kind="stable")
@@ -222,11 +194,7 @@ def least_rows(config: Config, policies: Mapping[int, Sequence[Policy]]) -> int:
 def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Policy]]) -> None:
     """Raises JobError if too few rows are left where rows that lack a cell at some party are left out.
 
-    It does not say how many are left.
-
-    Parameters
-    ----------
-    policies : of the clients that live here
+    It does not say how many are left. `policies`: of the clients that live here.
     """
     if config.model.missing == "drop" and n_rows < least_rows(config, policies):
         raise JobError(
@@ -245,13 +213,7 @@ def no_response(config: Config) -> JobError:
 
 
 def needed(config: Config, names: tuple[str, ...], who: str) -> None:
-    """Refuses a client's header without a column of its own, or without the group.
-
-    Raises
-    ------
-    JobError
-        One of these is missing.
-    """
+    """Refuses a client's header without a column of its own, or without the group. Raises JobError: one of these is missing."""
     spec = spec_of(config, response=config.shared, names=names)
     if not spec.covariates(names):
         remedy = "a client of a vertical job needs a column of its own: add one, or remove the client"
@@ -283,26 +245,19 @@ def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> Non
 
 @dataclass(frozen=True)
 class Columns:
-    """Holds one client's covariates in the agreed order of rows, encoded by its constants, which nobody else learns.
-
-    Attributes
-    ----------
-    y : the response, where it is used here
-    group, levels : the level of each row, where slopes vary by group
-    contrasts : of the columns' levels, where X has these and no coefficient for each level
-    tied : whether levels have a coefficient each, beside an intercept of the server's
-    """
+    """Holds one client's covariates in the agreed order of rows, encoded by its constants, which nobody else learns."""
 
     encoding: Encoding
     X: Array
-    y: Array | None
-    group: Index | None = None
+    y: Array | None  # the response, where it is used here
+    # group, levels: the level of each row, where slopes vary by group
+    group: Indices | None = None
     levels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     faults: Faults = field(default_factory=Faults)
     degenerate: Degenerate = field(default_factory=Degenerate)
-    contrasts: Levels | None = None
-    tied: bool = False
+    contrasts: Levels | None = None  # of the columns' levels, where X has these and no coefficient for each level
+    tied: bool = False  # whether levels have a coefficient each, beside an intercept of the server's
 
 
 @dataclass(frozen=True)
@@ -334,14 +289,9 @@ class Reading:
         return name_column(column, self.table.names, self.spec.known)
 
 
-def columns(read: Reading, train: Index) -> Columns:
-    """Encodes a client's table.
-
-    Raises
-    ------
-    JobError
-        No column is left, one is constant in the training rows, or the first bad row.
-    """
+def columns(read: Reading, train: Indices) -> Columns:
+    """Encodes a client's table. Raises JobError: no column is left, one is constant in the training rows, or the first bad
+    row."""
     table, spec, client, response = read.table, read.spec, read.name, read.response
     needed(read.config, table.names, read.who)
     private = spec.private
@@ -381,12 +331,8 @@ def columns(read: Reading, train: Index) -> Columns:
 
 
 def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tuple[Levels | None, bool]:
-    """Returns contrasts that separate the levels' coefficients from the intercept, and whether nothing separates them.
-
-    Parameters
-    ----------
-    X : (n, d) of the training rows
-    """
+    """Returns contrasts that separate the levels' coefficients from the intercept, and whether nothing separates them. `X`: (n,
+    d) of the training rows."""
     m = config.model
     if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.has_levels(encoding):
         return None, False
@@ -433,7 +379,7 @@ def _standardised(read: Reading, declared: Column, values: Array) -> Column:
     return Column(declared.name, "numeric", None, center, scale)
 
 
-def _grouped(table: Table, config: Config) -> tuple[Index | None, tuple[str, ...]]:
+def _grouped(table: Table, config: Config) -> tuple[Indices | None, tuple[str, ...]]:
     """Returns the level of each row, and the levels."""
     name = config.data.group
     if name is None:
@@ -449,7 +395,7 @@ class ServerRows:
     y: Array
     offset: Array | None
 
-    def of(self, index: Index) -> tuple[Array, Array | None]:
+    def of(self, index: Indices) -> tuple[Array, Array | None]:
         """Returns response and offset of some rows."""
         offset = None if self.offset is None else self.offset[index]
         return self.y[index], offset
@@ -469,13 +415,13 @@ class Rows:
 
     columns: Mapping[int, Columns]
     server: ServerRows | None
-    train: Index
-    test: Index
-    new: Index
+    train: Indices
+    test: Indices
+    new: Indices
     ids: tuple[str, ...] = ()
 
     @property
-    def predicted(self) -> Index:
+    def predicted(self) -> Indices:
         """The rows that are predicted: those kept for testing, then new ones."""
         return np.concatenate([self.test, self.new])
 

@@ -16,6 +16,7 @@ from ...algorithms.exchanges import rows as alignment
 from ...algorithms.exchanges.response import AuxiliarySd, Narrow
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
+from ...arrays import Indices
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import admitted, column_notes, convergence, incomplete
@@ -29,7 +30,6 @@ from .keys import Config
 from .model import VerticalModel
 from .normal import Lines
 from .rows import (
-    Index,
     Reading,
     Rows,
     ServerRows,
@@ -52,36 +52,22 @@ Client = vertical.Client | soul.Client
 
 @dataclass(frozen=True)
 class Aligned:
-    """Holds the data of this place once all parties know which rows the job has.
+    """Holds the data of this place once all parties know which rows the job has."""
 
-    Attributes
-    ----------
-    tables : of its clients, rows in the agreed order
-    server : the server's rows, where it has a file; `ids` of them
-    holder : the client that tells the server the response, if one has to
-    complete : rows of its clients' files that lack no cell
-    n_rows : of all
-    train, test, new : see `Rows`
-    """
-
-    tables: dict[int, Table]
-    server: ServerRows | None
+    tables: dict[int, Table]  # of its clients, rows in the agreed order
+    server: ServerRows | None  # the server's rows, where it has a file; `ids` of them
     ids: tuple[str, ...]
-    holder: int | None
-    complete: dict[int, int]
-    n_rows: int
-    train: Index
-    test: Index
-    new: Index
+    holder: int | None  # the client that tells the server the response, if one has to
+    complete: dict[int, int]  # rows of its clients' files that lack no cell
+    n_rows: int  # of all
+    # train, test, new: see `Rows`
+    train: Indices
+    test: Indices
+    new: Indices
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Runs the part of one place.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Runs the part of one place. Returns the result at the server's place, None elsewhere."""
     aligned = _aligned(run)
     model = VerticalModel(run.config, run.names, len(aligned.train), len(aligned.test) + len(aligned.new))
     run = run.with_model(model)

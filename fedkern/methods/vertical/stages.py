@@ -10,13 +10,7 @@ import numpy as np
 from ...algorithms import soul
 from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
-from ...algorithms.exchanges import (
-    column_notes,
-    intersection,
-    missing,
-    predictions,
-    response,
-)
+from ...algorithms.exchanges import column_notes, intersection, missing, predictions, response
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.exchanges.answers import Certificate, Settled
 from ...algorithms.exchanges.response import AuxiliarySd, Narrow

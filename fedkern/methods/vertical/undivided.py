@@ -12,13 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Array
 from ...models.likelihood import Likelihood
 from ...models.mixed.quadrature import even
-
-Array = NDArray[np.float64]
 
 KEPT = 0.95  # of a row's information, with the rho that is worked out
 LEAST, MOST = 0.01, 0.5  # of that rho
@@ -34,20 +32,12 @@ def work_out_rho(link_variance: float, n_clients: int) -> float:
 
 @dataclass(frozen=True)
 class Undivided:
-    """Converts the augmented model's unknowns to those of the undivided one.
+    """Converts the augmented model's unknowns to those of the undivided one."""
 
-    Attributes
-    ----------
-    low : by how much the intercept of counts is too low
-    spread : v of a logistic model, whose intercept is moved by it
-    factor : multiplies the clients' parts
-    extra : is added to an unknown sigma^2
-    """
-
-    low: float = 0.0
-    spread: float = 0.0
-    factor: float = 1.0
-    extra: float = 0.0
+    low: float = 0.0  # by how much the intercept of counts is too low
+    spread: float = 0.0  # v of a logistic model, whose intercept is moved by it
+    factor: float = 1.0  # multiplies the clients' parts
+    extra: float = 0.0  # is added to an unknown sigma^2
 
     def intercept(self, b: float) -> tuple[float, float]:
         """Returns the intercept, and its derivative in b."""

@@ -17,10 +17,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.sums import PearsonSums
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...finding import Finding
 from ...models.glm import Rows, pearson_sums
 from ...results import dispersion, guard
@@ -29,7 +29,6 @@ from ...results.verdict import Check
 from .model import VerticalModel
 from .undivided import Undivided
 
-Array = NDArray[np.float64]
 ENOUGH = 0.9  # of the right standard deviation
 SURE = 10.0  # times the noise of a part's mean that it has to vary to be a direction
 LIMIT = 1.0  # posterior standard deviations
@@ -37,18 +36,11 @@ LIMIT = 1.0  # posterior standard deviations
 
 @dataclass(frozen=True)
 class Widths:
-    """Holds the ratios that the server computes from the rows.
+    """Holds the ratios that the server computes from the rows."""
 
-    Attributes
-    ----------
-    intercept : ratio of its standard deviation to that of the joint posterior; 1 without an intercept
-    clients : the same for each client, along its part
-    counts : how counts vary; None for other responses
-    """
-
-    intercept: float
-    clients: dict[str, float]
-    counts: Dispersion | None = None
+    intercept: float  # ratio of its standard deviation to that of the joint posterior; 1 without an intercept
+    clients: dict[str, float]  # the same for each client, along its part
+    counts: Dispersion | None = None  # how counts vary; None for other responses
 
     @property
     def _narrow(self) -> dict[str, float]:
@@ -102,12 +94,8 @@ def parts_of(server: vertical.Server, model: VerticalModel) -> Array | None:
 
 @guard.check("the widths", None)
 def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
-    """Computes widths from the last half of the rounds; None where rows were not all seen.
-
-    Parameters
-    ----------
-    b, log_scale : as they are published
-    """
+    """Computes widths from the last half of the rounds; None where rows were not all seen. `b`, `log_scale`: as they are
+    published."""
     assert server.y is not None
     J, y = len(model.names), server.y
     seen = parts_of(server, model)
@@ -158,16 +146,11 @@ def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple
 
 @dataclass(frozen=True)
 class Pulls:
-    """Holds by how many posterior standard deviations priors move numbers to their centres.
+    """Holds by how many posterior standard deviations priors move numbers to their centres."""
 
-    Attributes
-    ----------
-    moved : what is moved, in words -> the number of standard deviations, and the key with its value
-    size : the response's standard deviation
-    """
-
+    # what is moved, in words -> the number of standard deviations, and the key with its value
     moved: dict[str, tuple[float, str]]
-    size: float
+    size: float  # the response's standard deviation
 
     @property
     def checks(self) -> list[Check]:
@@ -189,12 +172,8 @@ class Pulls:
 
 @guard.check("the pull of the prior", None)
 def measure_pulls(server: vertical.Server, model: VerticalModel, parts: Array | None) -> Pulls | None:
-    """Computes pulls from the last state of the server; None where the response has no unit.
-
-    Parameters
-    ----------
-    parts : (J, N) the clients' parts; None where rows were not all seen
-    """
+    """Computes pulls from the last state of the server; None where the response has no unit. `parts`: (J, N) the clients' parts;
+    None where rows were not all seen."""
     shared, y = server.shared, server.y
     if not model.likelihood.record.measured or y is None:
         return None

@@ -18,11 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
-from ...labels import find
+from ...labels import OTHER, find
 from ...plain import Record
 from . import factors
-from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
+from .factors import NATURAL, Ends, Factor, Node, ends, evaluated, quoted, read, refused
 
 MOST_COLUMNS = 1000
 Labels = frozenset[tuple[str, bool, int]]  # columns of labels, as `Made.of` has them
@@ -43,20 +44,13 @@ class Known:
 
 @dataclass(frozen=True)
 class Made:
-    """Describes a column of the model.
+    """Describes a column of the model."""
 
-    Attributes
-    ----------
-    name : as formulaic has it
-    of : the factors that are multiplied: text, whether it has one column fewer than labels, and the number of its column
-    indicator : whether it is made of labels alone, and so is not standardised
-    spread : mean square of an indicator where labels are equally frequent; 1 of others, which are standardised
-    """
-
-    name: str
+    name: str  # as formulaic has it
+    # the factors that are multiplied: text, whether it has one column fewer than labels, and the number of its column
     of: tuple[tuple[str, bool, int], ...]
-    indicator: bool
-    spread: float = 1.0
+    indicator: bool  # whether it is made of labels alone, and so is not standardised
+    spread: float = 1.0  # mean square of an indicator where labels are equally frequent; 1 of others, which are standardised
 
 
 class Reading(Protocol):
@@ -74,23 +68,14 @@ class Reading(Protocol):
 
 @dataclass(frozen=True)
 class Formula:
-    """Holds the right-hand side of a formula, without effects of groups.
+    """Holds the right-hand side of a formula, without effects of groups."""
 
-    Attributes
-    ----------
-    terms : the factors of each, terms of fewer factors first; `quoted` names of columns
-    intercept : whether the model has one
-    version : of formulaic, by which terms were read
-    bases : column -> the label that the job file compares others with
-    bounds : column -> the job file's lower and upper
-    known : column, or expression -> its agreed facts; empty before these are known
-    """
-
-    terms: tuple[tuple[str, ...], ...]
-    intercept: bool = True
-    version: str = ""
-    bases: Mapping[str, str] = field(default_factory=dict)
-    bounds: Mapping[str, Ends] = field(default_factory=dict)
+    terms: tuple[tuple[str, ...], ...]  # the factors of each, terms of fewer factors first; `quoted` names of columns
+    intercept: bool = True  # whether the model has one
+    version: str = ""  # of formulaic, by which terms were read
+    bases: Mapping[str, str] = field(default_factory=dict)  # column -> the label that the job file compares others with
+    bounds: Mapping[str, Ends] = field(default_factory=dict)  # column -> the job file's lower and upper
+    # column, or expression -> its agreed facts; empty before these are known
     known: Mapping[str, Known] = field(default_factory=dict)
 
     @cached_property
@@ -145,19 +130,16 @@ class Formula:
         return " + ".join(["1" if self.intercept else "0", *(":".join(term) for term in self.terms)])
 
     def knowing(self, known: Mapping[str, Known]) -> Formula:
-        """Returns the formula with its agreed facts.
-
-        Raises
-        ------
-        JobError
-            A label that others are compared with is none of its column's; too many columns.
-        """
+        """Returns the formula with its agreed facts. Raises JobError: a label that others are compared with is none of its
+        column's; too many columns."""
         formula = replace(self, known=dict(known))
         for factor in formula.factors.values():
             if formula.is_labels(factor) and (base := formula._base(factor)) not in formula._levels(factor):
                 remedy = factor.text if "base" in factor.option else f"data.columns.{factor.variables[0]}.reference"
                 levels = formula._levels(factor)
-                joined = ' after rare ones joined "other": name another, or join levels in all files' if "other" in levels else ""
+                joined = (
+                    f' after rare ones joined "{OTHER}": name another, or join levels in all files' if OTHER in levels else ""
+                )
                 raise JobError(f"model.formula: {remedy}: {base!r} is none of the {len(levels)} labels of the column{joined}")
         if len(formula.made) > MOST_COLUMNS:
             raise JobError(f"model.formula: makes {len(formula.made):,} columns; at most {MOST_COLUMNS:,} are fitted: take fewer")
@@ -288,8 +270,7 @@ class Formula:
 
     def _span(self, term: Sequence[str]) -> list[tuple[_Scoped, ...]]:
         """Returns the parts that a term spans: a factor of labels spans the constant, unless R codes it by contrasts here, and
-        differences from the reference.
-        """
+        differences from the reference."""
         parts: list[tuple[_Scoped | None, ...]] = []
         for text in term:
             factor = self.factors[text]

@@ -17,11 +17,10 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 
-Array = NDArray[np.float64]
 Constants = Callable[[str], tuple[float, float]]  # a column, or an expression -> its agreed centre and scale
 Ends = tuple[float, float]
 
@@ -54,16 +53,10 @@ Option = float | bool | str | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Node:
-    """Describes a part of an expression.
+    """Describes a part of an expression."""
 
-    Attributes
-    ----------
-    what : "name" of a column, "number", an operator ("neg": minus one thing), or a function
-    text : as it is written; of a name the column's
-    """
-
-    what: str
-    text: str
+    what: str  # "name" of a column, "number", an operator ("neg": minus one thing), or a function
+    text: str  # as it is written; of a name the column's
     of: tuple[Node, ...] = ()
     number: float = 0.0
 
@@ -87,21 +80,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Factor:
-    """Describes a factor that was read.
+    """Describes a factor that was read."""
 
-    Attributes
-    ----------
-    text, label : as it stands in a term, and how names of columns begin
-    call : "C", or a function that makes several columns; "" for an expression
-    node : the expression, or the argument of the call
-    options : of the call
-    """
-
+    # text, label: as it stands in a term, and how names of columns begin
     text: str
     label: str
-    call: str
-    node: Node
-    options: tuple[tuple[str, Option], ...] = ()
+    call: str  # "C", or a function that makes several columns; "" for an expression
+    node: Node  # the expression, or the argument of the call
+    options: tuple[tuple[str, Option], ...] = ()  # of the call
 
     @property
     def plain(self) -> bool:
@@ -157,17 +143,8 @@ WORDS = re.compile(rf"""("[^"]*"|'[^']*')|`([^`]*)`|\b({"|".join(sorted({*keywor
 
 @lru_cache(maxsize=4096)
 def read(text: str, plain: bool = False) -> Factor:
-    """Returns the factor of a text.
-
-    Parameters
-    ----------
-    text : as a formula has it, or with `plain` a column's name
-
-    Raises
-    ------
-    JobError
-        The text is no factor, or has something that no formula may have.
-    """
+    """Returns the factor of a text. `text`: as a formula has it, or with `plain` a column's name. Raises JobError: the text is no
+    factor, or has something that no formula may have."""
     if plain:
         if HIDDEN.search(text) or "`" in text:
             raise refused(text, "is no column")

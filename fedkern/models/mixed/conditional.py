@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels.families import FAMILIES, HALF_LOG_TAU, HAZARDS
 from .quadrature import log_sum, rule
 from .rows import Rows
-
-Vector = NDArray[np.float64]
 
 MOST = 2_000_000  # numbers of an array: rows times points
 STEPS, HALVINGS, NEAR = 100, 40, 1e-7
@@ -123,20 +121,14 @@ def placed(mode: Vector, back: Vector, t: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Located:
-    """Holds groups at points (S, P), and the modes of their effects.
+    """Holds groups at points (S, P), and the modes of their effects."""
 
-    Attributes
-    ----------
-    rows, points : the client's, and (S, P)
-    fixed : (S, n) `predictor`
-    T : (S, d, d)
-    mode, back : see `modes`
-    """
-
+    # rows, points: the client's, and (S, P)
     rows: Rows
     points: Vector
-    fixed: Vector
-    T: Vector
+    fixed: Vector  # (S, n) `predictor`
+    T: Vector  # (S, d, d)
+    # mode, back: see `modes`
     mode: Vector
     back: Vector
 
@@ -169,18 +161,14 @@ class Located:
 
 @dataclass(frozen=True)
 class Spread:
-    """Holds groups at points (S, P) whose effects may have several modes (`Layout.concave`), with nodes wherever these can be.
+    """Holds groups at points (S, P) whose effects may have several modes (`Layout.concave`), with nodes wherever these can be."""
 
-    Attributes
-    ----------
-    rows, points, fixed, T : see `Located`
-    u, log_w : (S, G, K) nodes, and the logarithms of their weights
-    """
-
+    # rows, points, fixed, T: see `Located`
     rows: Rows
     points: Vector
     fixed: Vector
     T: Vector
+    # u, log_w: (S, G, K) nodes, and the logarithms of their weights
     u: Vector
     log_w: Vector
 
@@ -205,13 +193,9 @@ class Spread:
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
     def leverages(self, share: Vector, of_rows: Vector) -> Vector:
-        """Returns the same as `Located.leverages`: with l the sum of all log-densities, E l' l_i' is -E l_i''.
-
-        Parameters
-        ----------
-        share : (S, n, K) logarithms of each node's part of the integral of the row's group
-        of_rows : (S, n, K) log-densities of rows at the nodes
-        """
+        """Returns the same as `Located.leverages`: with l the sum of all log-densities, E l' l_i' is -E l_i''. `share`: (S, n, K)
+        logarithms of each node's part of the integral of the row's group; `of_rows`: (S, n, K) log-densities of rows at the
+        nodes."""
         gaps = self.u[:, :, 2:] - self.u[:, :, :-2]
         slope = (of_rows[:, :, 2:] - of_rows[:, :, :-2]) / np.repeat(gaps, np.diff(self.rows.starts), axis=1)
         whole = np.repeat(by_group(self.rows, slope) - self.u[:, :, 1:-1], np.diff(self.rows.starts), axis=1)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from ...arrays import Indices, Vector
 from ...kernels import rng
 from . import conditional
 from .conditional import (
@@ -35,9 +36,6 @@ from .layout import Level
 from .quadrature import log_sum
 from .rows import Rows, alone
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
 QUANTILES = (0.05, 0.5, 0.95)
 FREEDOM = 5.0  # of the t distributions
 OF_GROUP, OF_CLIENT = 16, 32  # candidates a draw
@@ -47,35 +45,22 @@ DRAWN, MOST_DRAWN = 8, 1 << 24  # effects that are kept at each draw, and number
 
 @dataclass(frozen=True)
 class Effects:
-    """Summarises k effects with d terms, over the posterior.
+    """Summarises k effects with d terms, over the posterior."""
 
-    Attributes
-    ----------
-    mean, sd : (k, d)
-    quantiles : (3, k, d) at 5, 50 and 95 %
-    above : (k, d) probability of being above 0
-    rank : (k,) expected rank of the first term, 1 the largest
-    drawn : (T, R, k, d) R effects at each of the draws `step` apart, drawn given the rows; None where none are
-    step : see `drawn`
-    """
-
+    # mean, sd: (k, d)
     mean: Vector
     sd: Vector
-    quantiles: Vector
-    above: Vector
-    rank: Vector
+    quantiles: Vector  # (3, k, d) at 5, 50 and 95 %
+    above: Vector  # (k, d) probability of being above 0
+    rank: Vector  # (k,) expected rank of the first term, 1 the largest
+    # (T, R, k, d) R effects at each of the draws `step` apart, drawn given the rows; None where none are
     drawn: NDArray[np.float32] | None = None
-    step: int = 1
+    step: int = 1  # see `drawn`
 
 
 def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, Effects | None]:
     """Returns the draws (S, P) as the groups see them, with a client's effect drawn at each, given the rows; and that effect.
-
-    Parameters
-    ----------
-    nodes : a dimension of the groups' rule
-    key : of the random numbers that choose the effect
-    """
+    `nodes`: a dimension of the groups' rule; `key`: of the random numbers that choose the effect."""
     layout = rows.layout
     if not layout.client:
         return np.ascontiguousarray(draws[:, layout.kernel_at]), None
@@ -287,13 +272,8 @@ LEFT_OUT_ROWS = 2_000  # at once
 
 
 def row_densities(rows: Rows, inner: Vector, nodes: int) -> Iterator[Vector]:
-    """Yields (S, n) logarithms of the densities of n rows that follow each other, given the others of their group.
-
-    Parameters
-    ----------
-    inner : (S, P_inner) draws that `effects.complete_draws` has made
-    nodes : a dimension of the groups' rule
-    """
+    """Yields (S, n) logarithms of the densities of n rows that follow each other, given the others of their group. `inner`: (S,
+    P_inner) draws that `effects.complete_draws` has made; `nodes`: a dimension of the groups' rule."""
     if not rows.layout.group:
         for part in pieces(len(rows), LEFT_OUT_ROWS):
             some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-Vector = NDArray[np.float64]
+from ...arrays import Vector
 
 BLOCK = 1 << 12  # rows of a factor at once, so that they stay near the processor
 WORTH = 2  # times as many rows as there are left make it worth while
@@ -35,13 +34,7 @@ class Fewer(NamedTuple):
 
 
 def fewer(family: str, X: Vector, y: Vector, offset: Vector | None, trials: Vector | None) -> Fewer | None:
-    """Returns fewer rows, or None where there are no fewer.
-
-    Parameters
-    ----------
-    X : (n, p)
-    y, offset, trials : (n,)
-    """
+    """Returns fewer rows, or None where there are no fewer. `X`: (n, p); `y`, `offset`, `trials`: (n,)."""
     if not len(X):
         return None
     if family == "gaussian":

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels._jets import variables
 from ...kernels.families import FAMILIES
 from .conditional import MOST, effect_variance, pieces, predictor
 from .layout import Layout
 from .quadrature import even
 from .rows import Rows
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels import rng
 from ...kernels._rows import special
 from ...kernels.families import FAMILIES
@@ -30,8 +30,6 @@ from .joint import added, anew, variance_of_new
 from .marginal import average_mean
 from .quadrature import rule
 from .rows import Rows, alone
-
-Vector = NDArray[np.float64]
 
 TENTHS = 10
 FEWEST = 10  # rows of a tenth of predicted probabilities that stands by itself
@@ -46,21 +44,15 @@ LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
 @dataclass(frozen=True)
 class Sums:
-    """Holds the sums of one client, or of several added up.
+    """Holds the sums of one client, or of several added up."""
 
-    Attributes
-    ----------
-    observed : (4,) number of rows, sums of y and y^2, zeros
-    replicated : (S, 3) at each draw: sums of y and y^2, zeros
-    tenths : (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses
-        (of those: 0)
-    misfits : (50, 2) at some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects;
-        0 for families that have no counts, or learn how these vary
-    """
-
-    observed: Vector
-    replicated: Vector
+    observed: Vector  # (4,) number of rows, sums of y and y^2, zeros
+    replicated: Vector  # (S, 3) at each draw: sums of y and y^2, zeros
+    # (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses (of
+    # those: 0)
     tenths: Vector
+    # (50, 2) at some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects; 0 for
+    # families that have no counts, or learn how these vary
     misfits: Vector
 
     def __add__(self, other: Sums) -> Sums:
@@ -121,7 +113,8 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     # A row's prediction needs few of the draws, and Pearson's chi-square some.
     wanted = MOST_CALLS // (NODES * max(n, 1))
     few = inner[:: max(1, len(inner) // int(np.clip(wanted, 10, 50)))]
-    by_products = FAMILIES[rows.layout.family].linear and not rows.layout.group and n > 2 and rows.root is None
+    plain = rows.root is None and not rows.scaled
+    by_products = FAMILIES[rows.layout.family].linear and not rows.layout.group and n > 2 and plain
     if by_products:
         replicated = _by_products(rows, inner, key)
         if wanted < 10:  # of so many normal rows the draws' mean foresees what they do: their variance is p / n of sigma^2
@@ -172,7 +165,7 @@ def _by_products(rows: Rows, inner: Vector, key: int) -> Vector:
 def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     """(S, 3) sums of y and y^2, and zeros, of responses that are drawn anew at each draw; `number`: of this part of the rows."""
     layout, record, n = rows.layout, FAMILIES[rows.layout.family], len(rows)
-    T, scale, d = layout.factor(inner, "group"), layout.scale(inner), len(layout.group)
+    T, d = layout.factor(inner, "group"), len(layout.group)
     replicated = np.empty((len(inner), 3))
     # One pass over the rows for several draws, but of levels, whose scale is a vector.
     for part in pieces(len(inner), 1 if record.leveled else max(1, CACHED // max(n, 1))):
@@ -182,7 +175,7 @@ def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
             eta = added(alone(rows), eta, anew(alone(rows), inner[part], source.normal))
         elif d:
             eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
-        again = record.draw(source, record.mean(eta.ravel()), *_each(rows, scale[..., part])).reshape(k, n)
+        again = record.draw(source, record.mean(eta.ravel()), *_each(rows, inner[part])).reshape(k, n)
         again = again if rows.root is None else again / rows.root
         total = again.sum(axis=1)
         if record.binary:
@@ -208,7 +201,7 @@ def _misfits(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
         u = effects.draw_effects(rows, some, uniform.reshape(MISFITS, rows.n_groups))
         eta = with_effects(rows, eta, rows.layout.factor(some, "group"), u)
     for part in pieces(MISFITS, max(1, CACHED // max(len(rows), 1))):
-        mean, (scale, trials) = record.mean(record.kept(eta[part])).ravel(), _each(rows, rows.layout.scale(some[part]))
+        mean, (scale, trials) = record.mean(record.kept(eta[part])).ravel(), _each(rows, some[part])
         again = record.draw(Keyed(key, first + 1 + part.start, number), mean, scale, trials)
         total = 1.0 if trials is None else trials
         variance = np.maximum(record.spread(mean, scale, total), LEAST_VARIANCE)
@@ -218,13 +211,14 @@ def _misfits(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     return chi_squares
 
 
-def _each(rows: Rows, scale: Vector) -> tuple[Vector, Vector | None]:
-    """Returns the scale (.., k) of k draws and the numbers of trials for each row of the first draw, then of the second, .."""
-    k, trials = scale.shape[-1], rows.trials
+def _each(rows: Rows, points: Vector) -> tuple[Vector, Vector | None]:
+    """Returns the scale at k draws (k, P) and the numbers of trials for each row of the first draw, then of the second, .."""
+    whole, trials = rows.scale(points), rows.trials
+    if rows.scaled:
+        return whole.reshape(*whole.shape[:-2], -1), None
+    scale = whole[..., 0]
     own_scale = scale[..., 0] if (scale == scale[..., :1]).all() else np.repeat(scale, len(rows), axis=-1)
-    if trials is not None and rows.layout.family == "gamma":
-        return np.repeat(scale, len(rows), axis=-1) * np.tile(trials, k), None
-    return own_scale, None if trials is None else np.tile(trials, k)
+    return own_scale, None if trials is None else np.tile(trials, len(points))
 
 
 def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:
@@ -247,11 +241,7 @@ def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:
 def join_tenths(tenths: Vector, rows: Vector) -> Vector:
     """Returns the tenths (10, 3) with those of few rows added to the next that has any, the last to the one before.
 
-    No row is left out: all rows less the others would be those few.
-
-    Parameters
-    ----------
-    rows : (10,) the number of rows in each
+    No row is left out: all rows less the others would be those few. `rows`: (10,) the number of rows in each.
     """
     totals, rows = tenths.copy(), rows.copy()
     filled = np.flatnonzero(rows).tolist()

@@ -8,9 +8,8 @@ from itertools import product
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from ...arrays import Vector
 
 FARTHEST = 8.0  # of equal steps, in standard deviations
 LARGEST = 150.0  # standard deviation up to which their number grows: a function that bends within 1 is a step there

@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Indices, Vector
 from ...kernels import mixed as kernels
 from ...kernels.families import FAMILIES
 from ..encoding import INTERCEPT
@@ -24,9 +24,6 @@ from ..expfam import unpacked
 from .fewer import LOG_ROOT, Fewer, fewer
 from .layout import NODES, Layout, entries
 from .quadrature import log_sum, rule
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 MORE = 6  # nodes a dimension that the check of a rule has beside the rule's own
 BLOCK = 1 << 16  # points of the kernels at once
@@ -79,12 +76,8 @@ class Rows:
         offset: Vector | None = None,
         n_threads: int = 1,
     ) -> tuple[Rows, list[Hashable], Indices]:
-        """Makes rows of any order, with the group of each; None: all are one group.
-
-        Returns
-        -------
-        rows, sorted by group; the groups, in the order in which they first appear; the given row that each row is
-        """
+        """Makes rows of any order, with the group of each; None: all are one group. Returns rows, sorted by group; the groups, in
+        the order in which they first appear; the given row that each row is."""
         numbers: dict[Hashable, int] = {}
         which = np.array([numbers.setdefault(values, len(numbers)) for values in group or [""] * len(y)], dtype=np.int64)
         order = np.argsort(which, kind="stable")
@@ -174,10 +167,15 @@ class Rows:
         """(n,) the response in its own unit."""
         return self.y if self.root is None else self.y / self.root
 
+    @property
+    def scaled(self) -> bool:
+        """Whether rows have scales of their own."""
+        return self.trials is not None and self.layout.family == "gamma"
+
     def scale(self, points: Vector) -> Vector:
-        """Returns (.., S, 1) the families' scales at points, or (S, n) where rows have scales of their own."""
+        """Returns (.., S, 1) the families' scales at points, or (.., S, n) where rows have scales of their own."""
         scale = self.layout.scale(points)[..., np.newaxis]
-        return scale if self.trials is None or self.layout.family != "gamma" else scale * self.trials
+        return scale if self.trials is None or not self.scaled else scale * self.trials
 
     def weighed(self, point: Vector) -> Vector:
         """Returns (1, n) the sizes of the second derivatives of rows' log-densities in their predictors, without effects."""
@@ -295,7 +293,7 @@ class Rows:
     @cached_property
     def fewer(self) -> tuple[Rows, Fewer] | None:
         """Fewer rows with the same log-likelihood, but for a constant."""
-        if self.whole or self.layout.group:
+        if self.whole or self.layout.group or self.scaled:
             return None
         few = fewer(self.layout.family, self.X, self.y, self.offset, self.trials)
         if few is None:
@@ -415,13 +413,9 @@ class Rows:
         return mode, root
 
     def client_nodes_at(self, points: Vector, nodes: int, outer: tuple[Vector, Vector]) -> tuple[Vector, Vector, Vector]:
-        """Returns the nodes of the client's effect at the points, with their terms and the kernels' points.
-
-        Returns
-        -------
-        (S, K, d) nodes; (S, K) the part of their terms beside the groups' integrals: the value is the logarithm of the sum of the
-        terms' exponentials; (S K, P_inner) points of the kernels
-        """
+        """Returns the nodes of the client's effect at the points, with their terms and the kernels' points. Returns (S, K, d)
+        nodes; (S, K) the part of their terms beside the groups' integrals: the value is the logarithm of the sum of the terms'
+        exponentials; (S K, P_inner) points of the kernels."""
         t, log_w = outer
         mode, root = self.client_mode(points, nodes)
         v = mode[:, np.newaxis] + np.einsum("sab,kb->ska", root, t)

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from .layout import MOST_NODES, NODES, Prior
 from .quadrature import log_sum
 from .rows import MORE, Rows
-
-Vector = NDArray[np.float64]
 
 LOW, HIGH = -7.0, 4.0  # logarithms of the smallest and the largest standard deviation, over the scale of its prior
 NOTHING = 30.0  # nats below the largest term, by which a step has no weight
@@ -28,16 +27,12 @@ LOOKED, CLOSE = 32, 0.01  # points at which the groups' quadrature is compared w
 
 @dataclass(frozen=True)
 class Secret:
-    """Is the log-likelihood of a client's rows whose groups have an intercept of their own, of which nobody else knows.
+    """Is the log-likelihood of a client's rows whose groups have an intercept of their own, of which nobody else knows."""
 
-    Attributes
-    ----------
-    plain, rows : as the job has them, and with the effect
-    steps, log_weights : (K,) logarithms of the standard deviation, and of their prior weights
-    """
-
+    # plain, rows: as the job has them, and with the effect
     plain: Rows
     rows: Rows
+    # steps, log_weights: (K,) logarithms of the standard deviation, and of their prior weights
     steps: Vector
     log_weights: Vector
 

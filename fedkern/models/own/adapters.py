@@ -9,26 +9,18 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 
 # --------------------
 # Makes an own model of a log-likelihood that is written in JAX: values, gradients and Hessians of many points, in float64.
 
-Array = NDArray[np.float64]
-
 BATCH = 256  # points at once: for each the function may hold some numbers for every row
 
 
 def jax() -> Any:
-    """Returns the package, which is optional.
-
-    Raises
-    ------
-    JobError
-        It is not installed.
-    """
+    """Returns the package, which is optional. Raises JobError: it is not installed."""
     try:
         import jax as package
     except ImportError as error:
@@ -115,7 +107,7 @@ class FromJax:
 
 
 def from_jax(loglik: Callable[..., Any], names: Sequence[str], *data: object, local_size: int = 0, batch: int = BATCH) -> FromJax:
-    """Makes an own model of a log-likelihood that is written in JAX.
+    """Makes an own model of a log-likelihood that is written in JAX. Raises JobError: JAX is not installed.
 
     Parameters
     ----------
@@ -125,11 +117,6 @@ def from_jax(loglik: Callable[..., Any], names: Sequence[str], *data: object, lo
     data : arrays of NumPy, which `loglik` gets in float64
     local_size : the number of the client's own unknowns
     batch : points that are computed at once
-
-    Raises
-    ------
-    JobError
-        JAX is not installed.
     """
     with double():
         held = tuple(jax().numpy.asarray(array) for array in data)
@@ -163,13 +150,9 @@ class Site:
 
 @dataclass(frozen=True)
 class FromNumPyro(FromJax):
-    """Holds the own model that `from_numpyro` makes; its points are unconstrained.
+    """Holds the own model that `from_numpyro` makes; its points are unconstrained."""
 
-    Attributes
-    ----------
-    observed : names of the program's observed sites and factors; a program that is called without rows must have none
-    """
-
+    # names of the program's observed sites and factors; a program that is called without rows must have none
     observed: tuple[str, ...] = ()
     unconstrained: bool = True
     shared_density: Callable[[Any], Any] = lambda point: 0.0
@@ -189,18 +172,14 @@ class FromNumPyro(FromJax):
 
 
 def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object, **kwargs: object) -> FromNumPyro:
-    """Makes an own model of a NumPyro program, with its own prior: the job has no [model.priors].
+    """Makes an own model of a NumPyro program, with its own prior: the job has no [model.priors]. Raises JobError: NumPyro is not
+    installed, a shared site is not there, or a latent site is discrete or a matrix with constraints.
 
     Parameters
     ----------
     model : of one client's rows
     shared : names of the sites that all clients have in common; other latent sites are the client's own
     args, kwargs : of `model`; where it is asked for its prior alone they may be without rows
-
-    Raises
-    ------
-    JobError
-        NumPyro is not installed, a shared site is not there, or a latent site is discrete or a matrix with constraints.
     """
     try:
         import numpyro  # type: ignore[import-untyped]  # has no types
@@ -327,17 +306,13 @@ class FromStan:
 
 
 def from_stan(model: StanModel, names: Sequence[str] | None = None) -> FromStan:
-    """Makes an own model of a compiled Stan program.
+    """Makes an own model of a compiled Stan program. Raises JobError: a function is missing, or the names are not as many as the
+    parameters.
 
     Parameters
     ----------
     model : with BridgeStan's `param_unc_num`, `log_density_gradient` and `param_constrain`
     names : (P,) of its parameters, in their order; by default those of its `param_unc_names`
-
-    Raises
-    ------
-    JobError
-        A function is missing, or the names are not as many as the parameters.
     """
     for function in ("param_unc_num", "log_density_gradient", "param_constrain"):
         if not callable(getattr(model, function, None)):

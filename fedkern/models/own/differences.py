@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ...arrays import Array
+
 Function = Callable[[Array], Array]  # points (n, P) -> (n,)
 
 BEND, CHANGE = 1e-4, 0.03  # nats: the aim of second differences, and the most of first ones

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from ...arrays import Array
 from ...kernels.families import HALF_LOG_TAU
 
-Array = NDArray[np.float64]
 Kind = Literal["normal", "student", "half-normal", "half-student", "gamma", "lkj"]
 
 POSITIVE = ("half-normal", "half-student", "gamma")
@@ -44,30 +44,23 @@ class Densities(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Describes parameters with one prior: a single one, several alike, or a correlation matrix.
+    """Describes parameters with one prior: a single one, several alike, or a correlation matrix."""
 
-    Attributes
-    ----------
-    name, kind : of the parameter; of its prior
-    size : the number of parameters; for "lkj" the rows of the matrix
-    several : whether they are numbered (`name[1]`, ..)
-    mean, sd : normal; sd: half-normal
-    df, mean, scale : student; df, scale: half-student
-    shape, rate : gamma
-    eta : lkj
-    """
-
+    # name, kind: of the parameter; of its prior
     name: str
     kind: Kind
-    size: int = 1
-    several: bool = False
+    size: int = 1  # the number of parameters; for "lkj" the rows of the matrix
+    several: bool = False  # whether they are numbered (`name[1]`, ..)
+    # mean, sd: normal; sd: half-normal
+    # df, mean, scale: student; df, scale: half-student
     mean: float = 0.0
     sd: float = 1.0
     df: float = 1.0
     scale: float = 1.0
+    # shape, rate: gamma
     shape: float = 1.0
     rate: float = 1.0
-    eta: float = 1.0
+    eta: float = 1.0  # lkj
 
     def over(self, unit: float, zero: float = 0.0) -> Block:
         """Returns the prior of the parameter less `zero` in another unit."""

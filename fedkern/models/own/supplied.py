@@ -15,14 +15,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...errors import JobError, OwnFault
 from . import differences
 from .priors import Priors
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Apart = Callable[[], AbstractContextManager[None]]
 
 # Most difference of values that are asked twice; of derivatives from differences; part of a value by which differences may be off
@@ -105,22 +103,10 @@ class Own:
 
     @classmethod
     def of(
-        cls,
-        supplied: object,
-        who: str,
-        names: tuple[str, ...],
-        priors: Priors | None,
-        *,
-        local: bool,
-        apart: Apart = nullcontext,
+        cls, supplied: object, who: str, names: tuple[str, ...], priors: Priors | None, *, local: bool, apart: Apart = nullcontext
     ) -> Own:
-        """Makes it of a model that has the parameters of the job, in whatever order.
-
-        Raises
-        ------
-        JobError
-            The model has other parameters, or lacks a method.
-        """
+        """Makes it of a model that has the parameters of the job, in whatever order. Raises JobError: the model has other
+        parameters, or lacks a method."""
         wanted = "log_joint_grad" if local else "values"
         its_names = tuple(map(str, named)) if isinstance(named := getattr(supplied, "names", None), tuple | list) else None
         if its_names is None or not callable(getattr(supplied, wanted, None)):
@@ -195,13 +181,8 @@ class Own:
         return derivatives
 
     def _agrees(self, point: Array, value: Array, gradient: Array, curved: Array) -> None:
-        """Refuses values that differ when they are asked twice, and derivatives that are not those of the values.
-
-        Raises
-        ------
-        OwnFault
-            They are so: no search would find a mode, and no message would say why.
-        """
+        """Refuses values that differ when they are asked twice, and derivatives that are not those of the values. Raises
+        OwnFault: they are so: no search would find a mode, and no message would say why."""
         again = self.values(point)
         if not np.isfinite([*value, *again]).all():
             return
@@ -297,13 +278,8 @@ class Own:
         return callable(getattr(self.supplied, method, None))
 
     def answer(self, what: str, taken: Array, shape: tuple[int, ...]) -> Array:
-        """Returns the answer of a method of the model, at points as it takes them.
-
-        Raises
-        ------
-        OwnFault
-            It fails, or returns something else than an array of this shape.
-        """
+        """Returns the answer of a method of the model, at points as it takes them. Raises OwnFault: it fails, or returns
+        something else than an array of this shape."""
         function = cast(Callable[[Array], object], getattr(self.supplied, what))
         return self._checked(what, self._asked(what, lambda: function(taken)), shape)
 
@@ -352,13 +328,8 @@ class Own:
 
 @contextmanager
 def contained(what: str) -> Iterator[None]:
-    """Turns every exception of the holder's code into a fault whose text is for the holder alone. Ctrl-C goes through.
-
-    Raises
-    ------
-    OwnFault, MemoryError
-        The code fails, whatever it raises; a MemoryError loses its text, which other parties would read.
-    """
+    """Turns every exception of the holder's code into a fault whose text is for the holder alone. Ctrl-C goes through. Raises
+    OwnFault or MemoryError: the code fails, whatever it raises; a MemoryError loses its text, which other parties would read."""
     try:
         yield
     except KeyboardInterrupt:
@@ -388,16 +359,10 @@ AWAY = 0.01
 
 @dataclass(frozen=True)
 class Given:
-    """Holds `log_prior` of a model whose parameters are coordinates themselves: Jacobians of its constraints are part of it.
+    """Holds `log_prior` of a model whose parameters are coordinates themselves: Jacobians of its constraints are part of it."""
 
-    Attributes
-    ----------
-    own : the model, which has no rows
-    names : of the parameters
-    """
-
-    own: Own
-    names: tuple[str, ...]
+    own: Own  # the model, which has no rows
+    names: tuple[str, ...]  # of the parameters
 
     @property
     def size(self) -> int:

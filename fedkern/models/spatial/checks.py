@@ -12,14 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...arrays import Array, Indices, Matrix
 from ..likelihood import HALF_LOG_TAU
 from .site import Observed
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 NODES = 15
 NEWTON = 12  # steps to the mode; the log-likelihoods are concave in eta
@@ -111,7 +108,7 @@ class Moran:
         return (self.index - self.expected) / self.sd
 
 
-def moran(values: Array, pairs: Index) -> Moran | None:
+def moran(values: Array, pairs: Indices) -> Moran | None:
     """Returns Moran's I over pairs (k, 2) of neighbours, each once; None for fewer than four areas or no pair.
 
     It is None, too, where all areas are neighbours of all others: I is then -1 / (n - 1), whatever the values are.
@@ -144,9 +141,6 @@ def moran(values: Array, pairs: Index) -> Moran | None:
 # A draw inverts the distribution function on nodes over all of its mass, whose ends are sought by the density; between two nodes
 # the density is taken for linear. Source: docs/spec/sigma.md, section 13.
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-
 DRAW_NODES = 41
 DRAW_NEWTON = 8  # steps to the mode
 ENDS = 5  # steps to each end
@@ -164,7 +158,7 @@ class Tilted:
     fixed, scale, log_sd : (m, n), (m, 1), (m, 1) of the site at these draws
     """
 
-    def __init__(self, site: Observed, areas: Index, fixed: Matrix, scale: Matrix, log_sd: Matrix) -> None:
+    def __init__(self, site: Observed, areas: Indices, fixed: Matrix, scale: Matrix, log_sd: Matrix) -> None:
         rows = np.flatnonzero(np.isin(site.rows.area, areas))
         rows = rows[np.argsort(site.rows.area[rows], kind="stable")]
         their_areas, starts = np.unique(site.rows.area[rows], return_index=True)

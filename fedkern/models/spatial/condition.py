@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
-Array = NDArray[np.float64]
+from ...arrays import Array
+
 Transform = Literal["identity", "unit", "log-unit", "log-rest"]
 Name = Literal["phi", "lengthscale", "rho", "none"]
 SHARES = ("phi", "rho")  # in [0, 1)
@@ -25,15 +25,10 @@ WIDTH = 8.5  # standard deviations of a logit-normal that quadrature covers: 2e-
 
 @dataclass(frozen=True)
 class Hyperprior:
-    """Is the prior of phi in inference, truncated to the training range.
+    """Is the prior of phi in inference, truncated to the training range."""
 
-    Attributes
-    ----------
-    kind : "uniform", or "logit-normal": logit phi ~ N(mean, variance)
-    mean, variance : of logit phi. `variance` is a variance: the paper's N(0, 2) is variance = 2.
-    """
-
-    kind: Literal["uniform", "logit-normal"] = "uniform"
+    kind: Literal["uniform", "logit-normal"] = "uniform"  # "uniform", or "logit-normal": logit phi ~ N(mean, variance)
+    # mean, variance: of logit phi. `variance` is a variance: the paper's N(0, 2) is variance = 2.
     mean: float = 0.0
     variance: float = 2.0
 
@@ -46,24 +41,17 @@ class Hyperprior:
 
 @dataclass(frozen=True)
 class Condition:
-    """Describes phi, on which the networks are conditioned.
+    """Describes phi, on which the networks are conditioned."""
 
-    Attributes
-    ----------
-    name : "phi", "lengthscale", "rho" of BYM2 as a whole, or "none" for a prior without (BYM2's u* alone: phi is 0)
-    lo, hi : the training range; both 0 for "none"
-    transform : the networks' input: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi,
-        "log-rest" the same of -log(1 - phi), for a CAR parameter near 1
-    hyperprior : of phi in inference
-    fixed : the one value that a job uses instead of a prior; inside the range
-    """
-
-    name: Name
+    name: Name  # "phi", "lengthscale", "rho" of BYM2 as a whole, or "none" for a prior without (BYM2's u* alone: phi is 0)
+    # lo, hi: the training range; both 0 for "none"
     lo: float
     hi: float
+    # the networks' input: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi, "log-rest"
+    # the same of -log(1 - phi), for a CAR parameter near 1
     transform: Transform = "identity"
-    hyperprior: Hyperprior = Hyperprior()
-    fixed: float | None = None
+    hyperprior: Hyperprior = Hyperprior()  # of phi in inference
+    fixed: float | None = None  # the one value that a job uses instead of a prior; inside the range
 
     def __post_init__(self) -> None:
         if self.fixed is not None:
@@ -127,8 +115,7 @@ class Condition:
 
     def along(self, share: Array) -> Array:
         """Returns phi at these shares in [0, 1] of the range of the networks' input, elementwise: equal steps there, not of
-        phi.
-        """
+        phi."""
         if self.transform == "log-unit":
             return np.asarray(self.lo * (self.hi / self.lo) ** share)
         if self.transform == "log-rest":

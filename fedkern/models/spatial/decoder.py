@@ -11,12 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Matrix, Vector
 from ...kernels.mlp import Architecture
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 LOG_VARIANCES = (-12.0, 6.0)  # to which heads are clamped
 

@@ -18,20 +18,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.interpolate import make_interp_spline
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, lapack, solve_triangular, svd
 from scipy.sparse.linalg import splu
 
+from ...arrays import Array, Indices
 from ...errors import NumericalError
 from ...kernels import spatial
 from .condition import Condition
 from .prior import AreaPrior, GpPrior, MixedPrior, Prior
 from .within import DEGREE, LEAST_PHI, Within
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 NODES = 17  # values of phi
 SWEEPS = 6  # between W and H at a node, which begins with the H of its neighbour
@@ -47,34 +44,22 @@ NUGGET = 1e-6  # of a Gaussian process's variance, so that its blocks can be fac
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Describes the areas of one client.
+    """Describes the areas of one client."""
 
-    Attributes
-    ----------
-    name : of the client
-    where : its areas among all
-    border, inner : which of its own areas touch others', and which do not; rising
-    place : its border among the borders of all clients
-    """
-
-    name: str
-    where: slice
-    border: Index
-    inner: Index
-    place: slice
+    name: str  # of the client
+    where: slice  # its areas among all
+    # border, inner: which of its own areas touch others', and which do not; rising
+    border: Indices
+    inner: Indices
+    place: slice  # its border among the borders of all clients
 
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """Holds the borders of all clients at one phi.
+    """Holds the borders of all clients at one phi."""
 
-    Attributes
-    ----------
-    C : (n, n) covariance whitened by client: I on the diagonal blocks
-    U, K : of each client, see `models.spatial.within`
-    """
-
-    C: Array
+    C: Array  # (n, n) covariance whitened by client: I on the diagonal blocks
+    # U, K: of each client, see `models.spatial.within`
     U: tuple[Array, ...]
     K: tuple[Array, ...]
 
@@ -130,13 +115,8 @@ class Division:
         return block[np.ix_(part.inner, part.inner)], block[np.ix_(part.inner, part.border)]
 
     def borders(self, phi: float) -> Borders:
-        """Returns the clients' borders at phi.
-
-        Raises
-        ------
-        NumericalError
-            A block that cannot be factored, with its client and phi.
-        """
+        """Returns the clients' borders at phi. Raises NumericalError: a block that cannot be factored, with its client and
+        phi."""
         if not isinstance(self.prior, AreaPrior):
             S = self.dense(phi)
             K = tuple(np.zeros((len(part.border), len(part.border))) for part in self.parts)
@@ -162,8 +142,7 @@ class Division:
 
     def dense(self, phi: float) -> Array:
         """Returns the covariance (n, n) if all areas are border: points, and BYM2, whose sum of 0 ties a component's areas
-        together.
-        """
+        together."""
         S = self.prior.covariance(phi)
         if isinstance(self.prior, GpPrior):
             S.flat[:: self.prior.n + 1] += NUGGET
@@ -395,21 +374,14 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Tied:
-    """Holds the factors of all clients.
+    """Holds the factors of all clients."""
 
-    Attributes
-    ----------
-    clients : the part of each of them
-    phi, errors : (k,) values of phi, and the posterior means' error there (`Judge`)
-    variance : (n,) of theta under the prior of phi
-    n_borders : areas on borders
-    """
-
-    clients: tuple[Within, ...]
+    clients: tuple[Within, ...]  # the part of each of them
+    # phi, errors: (k,) values of phi, and the posterior means' error there (`Judge`)
     phi: Array
     errors: Array
-    variance: Array
-    n_borders: int
+    variance: Array  # (n,) of theta under the prior of phi
+    n_borders: int  # areas on borders
 
 
 def tie(
@@ -421,7 +393,8 @@ def tie(
     error: float = 0.05,
     nodes: int = NODES,
 ) -> Tied:
-    """Returns the factors that tie the clients of a prior together.
+    """Returns the factors that tie the clients of a prior together. Raises NumericalError: a client's block cannot be factored at
+    a phi, both named. Raises ValueError: another prior, or sizes that are not those of the prior.
 
     Parameters
     ----------
@@ -430,13 +403,6 @@ def tie(
     n_latents : numbers that all clients share; None: as many as `error` takes, no more than MOST
     error : of posterior means, see `Judge`
     nodes : values of phi that the factors are computed at
-
-    Raises
-    ------
-    NumericalError
-        A client's block cannot be factored at a phi, both named.
-    ValueError
-        Another prior, or sizes that are not those of the prior.
     """
     division = Division(prior, sizes, names)
     condition = prior.condition

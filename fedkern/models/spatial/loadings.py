@@ -11,19 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 from scipy.special import expit
 
+from ...arrays import Matrix, Vector
 from .condition import Condition
 from .decoder import Decoder
 from .site import Layout
 from .within import Within
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 VALUES = 17  # of phi
 DRAWS = 1024  # of the latents, over which slopes of a decoder that is not linear in them are averaged
@@ -31,16 +28,10 @@ DRAWS = 1024  # of the latents, over which slopes of a decoder that is not linea
 
 @dataclass(frozen=True, eq=False)
 class MeanLoadings:
-    """Holds abar at some values of phi.
+    """Holds abar at some values of phi."""
 
-    Attributes
-    ----------
-    phi : (g,) rising
-    values : (g, r) abar there; linear in the networks' input in between
-    """
-
-    phi: Vector
-    values: Matrix
+    phi: Vector  # (g,) rising
+    values: Matrix  # (g, r) abar there; linear in the networks' input in between
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or len(self.values) != len(self.phi) or not np.isfinite(self.values).all():
@@ -60,18 +51,11 @@ class MeanLoadings:
 
 @dataclass(frozen=True)
 class LevelRidge:
-    """Is the ridge of the intercept against z_G (`algorithms.sfvi.shear.Ridge`): b = b' - sigma_theta sqrt(rho) abar(phi)'z_G.
+    """Is the ridge of the intercept against z_G (`algorithms.sfvi.shear.Ridge`): b = b' - sigma_theta sqrt(rho) abar(phi)'z_G."""
 
-    Attributes
-    ----------
-    layout : of xi, with an intercept
-    condition : of phi, as the job has it
-    mean : loadings of the map
-    """
-
-    layout: Layout
-    condition: Condition
-    mean: MeanLoadings
+    layout: Layout  # of xi, with an intercept
+    condition: Condition  # of phi, as the job has it
+    mean: MeanLoadings  # loadings of the map
 
     @property
     def row(self) -> int:

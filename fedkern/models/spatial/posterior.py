@@ -10,25 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from ...arrays import Matrix, Vector
 from .within import Factor, Within, inverted
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 class Gaussian(ABC):
-    """Is q(theta | xi) of one xi, N(mean, M^-1), with any factor of M.
+    """Is q(theta | xi) of one xi, N(mean, M^-1), with any factor of M."""
 
-    Attributes
-    ----------
-    mean : (d,)
-    w, h : (d,) the rows' addition to Lambda's diagonal and to Lambda A_j z
-    """
-
-    mean: Vector
+    mean: Vector  # (d,)
+    # w, h: (d,) the rows' addition to Lambda's diagonal and to Lambda A_j z
     w: Vector
     h: Vector
 
@@ -66,15 +58,10 @@ class Gaussian(ABC):
 
 @dataclass(frozen=True)
 class Posterior(Gaussian):
-    """Is the Gaussian with a dense factor.
-
-    Attributes
-    ----------
-    factor : (d, d) lower Cholesky factor of M
-    """
+    """Is the Gaussian with a dense factor."""
 
     mean: Vector
-    factor: Matrix
+    factor: Matrix  # (d, d) lower Cholesky factor of M
     w: Vector
     h: Vector
 

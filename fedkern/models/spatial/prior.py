@@ -23,13 +23,11 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...kernels import spatial
 from .condition import Condition
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Eigen = tuple[Array, Array]  # values (n,), vectors (n, n)
 
 LEAST_SPACINGS = 0.5  # a lengthscale below so many spacings of the points has draws that no network can follow
@@ -68,15 +66,13 @@ class Prior(ABC):
 
     def mean_variance(self) -> Array:
         """Returns variances (n,) of theta under the prior of phi, truncated to the training range (its mean is 0 at every
-        phi).
-        """
+        phi)."""
         phi, weight = self.condition.quadrature()
         return np.asarray(weight @ self.variances(phi))
 
     def training_sd(self) -> Array:
         """Returns standard deviations (n,) of theta over the training range, phi uniform, which standardise the networks'
-        data.
-        """
+        data."""
         if not self.condition.free:
             return np.asarray(np.sqrt(self.variances(np.zeros(1))[0]))
         x, w = np.polynomial.legendre.leggauss(64)
@@ -94,21 +90,14 @@ class Prior(ABC):
 
 @dataclass(frozen=True, eq=False)
 class AreaPrior(Prior):
-    """Is CAR, Leroux or the spatial part of BYM2 on a map.
+    """Is CAR, Leroux or the spatial part of BYM2 on a map."""
 
-    Attributes
-    ----------
-    indptr, indices : symmetric adjacency without a diagonal
-    condition : of phi; "none" for bym2
-    form : "car", "leroux" or "bym2"
-    known : eigenvalues and eigenvectors from an earlier run
-    """
-
-    indptr: Index
-    indices: Index
-    condition: Condition
-    form: Literal["car", "leroux", "bym2"] = "car"
-    known: Eigen | None = field(default=None, repr=False)
+    # indptr, indices: symmetric adjacency without a diagonal
+    indptr: Indices
+    indices: Indices
+    condition: Condition  # of phi; "none" for bym2
+    form: Literal["car", "leroux", "bym2"] = "car"  # "car", "leroux" or "bym2"
+    known: Eigen | None = field(default=None, repr=False)  # eigenvalues and eigenvectors from an earlier run
 
     def __post_init__(self) -> None:
         if (self.form == "bym2") == self.condition.free:
@@ -158,13 +147,7 @@ class AreaPrior(Prior):
         return np.asarray(self.weights[:, None] * vectors * sd)
 
     def with_eigen(self, known: Eigen) -> AreaPrior:
-        """Returns the same prior with eigenvectors from an earlier run.
-
-        Raises
-        ------
-        ValueError
-            They are not of this size.
-        """
+        """Returns the same prior with eigenvectors from an earlier run. Raises ValueError: they are not of this size."""
         if known[0].shape != (self.n,) or known[1].shape != (self.n, self.n):
             raise ValueError(f"eigenvectors of {len(known[0])} areas, wanted {self.n}")
         return replace(self, known=known)
@@ -186,15 +169,10 @@ class MixedPrior(Prior):
 
     u* is the intrinsic CAR whose variances have geometric mean 1 in each component, and that sums to 0 there; an area alone has
     N(0, 1).
-
-    Attributes
-    ----------
-    structured : u*
-    condition : of rho
     """
 
-    structured: AreaPrior
-    condition: Condition = MIXING
+    structured: AreaPrior  # u*
+    condition: Condition = MIXING  # of rho
 
     def __post_init__(self) -> None:
         if self.structured.form != "bym2" or self.condition.name != "rho":
@@ -234,18 +212,11 @@ def stratified(condition: Condition, n: int, seed: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class GpPrior(Prior):
-    """Is a Gaussian process of variance 1 at given points.
+    """Is a Gaussian process of variance 1 at given points."""
 
-    Attributes
-    ----------
-    x : (n, p) the points
-    condition : of the lengthscale
-    kernel : "rbf", "matern12", "matern32" or "matern52"
-    """
-
-    x: Array
-    condition: Condition
-    kernel: str = "rbf"
+    x: Array  # (n, p) the points
+    condition: Condition  # of the lengthscale
+    kernel: str = "rbf"  # "rbf", "matern12", "matern32" or "matern52"
 
     def __post_init__(self) -> None:
         if self.x.ndim != 2 or not len(self.x) or not np.isfinite(self.x).all():

@@ -19,13 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Indices, Matrix, Vector
 from ..likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, cut_slope, cut_value, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 COEFFICIENT_SD = 5.0  # of b and beta
 MOST = 2.0**20  # of a cell in masked sums
@@ -36,30 +33,19 @@ class Layout:
     """Gives the places of the unknowns in xi: (x_phi, z_G, logit rho, b, beta, v, log sigma_theta, log sigma_period, log sigma).
 
     Only those that a model has are there; v makes the periods' effects (`models.spatial.site`).
-
-    Attributes
-    ----------
-    free : whether phi is unknown
-    n_global : length of z_G
-    mixing : BYM2: whether rho is unknown
-    intercept : whether the model has b
-    n_beta : covariates
-    scaled : whether sigma_theta is unknown
-    dispersed : whether the likelihood has an unknown dispersion: the error standard deviation of a Gaussian response, r of a
-        negative binomial one, or the standard deviation of the rows' own effects
-    known_scale : sigma_theta if it is known
-    n_periods : T; 0 if rows have no periods
     """
 
-    free: bool
-    n_global: int
-    mixing: bool = False
-    intercept: bool = True
-    n_beta: int = 0
-    scaled: bool = True
+    free: bool  # whether phi is unknown
+    n_global: int  # length of z_G
+    mixing: bool = False  # BYM2: whether rho is unknown
+    intercept: bool = True  # whether the model has b
+    n_beta: int = 0  # covariates
+    scaled: bool = True  # whether sigma_theta is unknown
+    # whether the likelihood has an unknown dispersion: the error standard deviation of a Gaussian response, r of a negative
+    # binomial one, or the standard deviation of the rows' own effects
     dispersed: bool = False
-    known_scale: float = 1.0
-    n_periods: int = 0
+    known_scale: float = 1.0  # sigma_theta if it is known
+    n_periods: int = 0  # T; 0 if rows have no periods
 
     @cached_property
     def parts(self) -> dict[str, slice]:
@@ -87,15 +73,14 @@ class Layout:
         return int(self.parts["log_sd"].stop)
 
     @cached_property
-    def nonlinear(self) -> Index:
+    def nonlinear(self) -> Indices:
         """The places of the unknowns given which log p(y, theta | xi) depends on (z, b, beta, v) through linear predictors
-        alone.
-        """
+        alone."""
         parts = (self.parts[name] for name in ("phi", "rho", "log_scale", "log_period", "log_sd"))
         return np.array([k for part in parts for k in range(part.start, part.stop)], np.int64)
 
     @cached_property
-    def linear(self) -> Index:
+    def linear(self) -> Indices:
         """The places of all others: z_G, b, beta and v, whose prior is Gaussian."""
         return np.setdiff1d(np.arange(self.size), self.nonlinear)
 
@@ -186,13 +171,13 @@ class Rows:
     """
 
     y: Vector
-    area: Index
+    area: Indices
     X: Matrix
     offset: Vector
     trials: Vector | None = None
     last: Last = None
     sd: Vector | None = None
-    period: Index | None = None
+    period: Indices | None = None
 
     @property
     def censored(self) -> NDArray[np.bool_]:
@@ -237,22 +222,17 @@ class Auxiliary:
 
 @dataclass(frozen=True)
 class Spatial:
-    """Holds theta's conditional moments at m values of (xi, u), and the numbers that derivatives need: theta ~ N(a hat, v).
+    """Holds theta's conditional moments at m values of (xi, u), and the numbers that derivatives need: theta ~ N(a hat, v)."""
 
-    Attributes
-    ----------
-    hat : of the decoder
-    a, v : (m, 1) factors and (m, d) variances; v is None for the deterministic model
-    da, by_phi, by_rho : derivatives of a in logit rho (m, 1), and of v in phi and in logit rho (m, d)
-    dphi, dt : (m,) derivatives of phi and of the networks' condition in x
-    """
-
-    hat: Hat
+    hat: Hat  # of the decoder
+    # a, v: (m, 1) factors and (m, d) variances; v is None for the deterministic model
     a: Matrix
     v: Matrix | None
+    # da, by_phi, by_rho: derivatives of a in logit rho (m, 1), and of v in phi and in logit rho (m, d)
     da: Matrix
     by_phi: Matrix | None
     by_rho: Matrix | None
+    # dphi, dt: (m,) derivatives of phi and of the networks' condition in x
     dphi: Vector
     dt: Vector
 
@@ -275,7 +255,7 @@ class Observed(ABC):
         """d, the number of areas."""
 
     @cached_property
-    def observed(self) -> Index:
+    def observed(self) -> Indices:
         """The areas with rows."""
         return np.unique(self.rows.area)
 
@@ -356,12 +336,6 @@ class Site(Observed):
     u is u_L (p_L,), and, if theta is not integrated out of the auxiliary model, the standardised residuals (d,) behind it: theta
     = a thetahat + sqrt(v) e. A Gaussian response lets theta be integrated out, exactly. Everything is computed for m values of
     (xi, u) at once: xi is (m, P) and u (m, size), except in `log_joint_grad`.
-
-    Attributes
-    ----------
-    decoder, condition, layout, likelihood, rows
-    auxiliary : None is the deterministic model
-    integrated : whether theta is integrated out; only of a Gaussian response
     """
 
     decoder: Decoder
@@ -369,8 +343,8 @@ class Site(Observed):
     layout: Layout
     likelihood: Likelihood
     rows: Rows
-    auxiliary: Auxiliary | None = None
-    integrated: bool = False
+    auxiliary: Auxiliary | None = None  # None is the deterministic model
+    integrated: bool = False  # whether theta is integrated out; only of a Gaussian response
 
     def __post_init__(self) -> None:
         if self.integrated and (self.auxiliary is None or self.likelihood.record.link != "identity"):
@@ -527,8 +501,7 @@ class Site(Observed):
 
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
         """Returns mean and variance (m, d) of each theta_i without its rows, given all else of a draw; None: it has no
-        variance.
-        """
+        variance."""
         s = self.spatial(xi, u[:, : self.decoder.n_local])
         return s.mean, s.v
 

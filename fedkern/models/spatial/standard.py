@@ -13,28 +13,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfinv, log_ndtr, ndtr, ndtri
 
+from ...arrays import Matrix, Vector
 from ...kernels.families import half_normal_root
 from ..likelihood import HALF_LOG_TAU
 from .site import SigmaPrior
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Standard:
-    """Is the server's term of a joint density, of (v, u).
+    """Is the server's term of a joint density, of (v, u)."""
 
-    Attributes
-    ----------
-    prior : of xi
-    """
-
-    prior: SigmaPrior
+    prior: SigmaPrior  # of xi
 
     @property
     def n_hyper(self) -> int:

@@ -14,12 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...kernels import mlp
 from .condition import Condition
-
-Array = NDArray[np.float64]
 
 DENSE = 600  # up to this size all eigenvectors cost less than an iteration for a few
 KEPT = 1e-3  # singular values of the hidden units below this, relative to the largest, are noise: their weights would be huge
@@ -28,16 +26,10 @@ RIDGE = 1e-4  # of the weights of encoders' errors: directions that theta hardly
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Holds the factors of theta_j = A_j z_G + B_j z_Lj + noise at one phi.
+    """Holds the factors of theta_j = A_j z_G + B_j z_Lj + noise at one phi."""
 
-    Attributes
-    ----------
-    A : (d, p_G) loadings of z_G
-    B : J matrices (d_j, p_Lj) of the local latents
-    """
-
-    A: Array
-    B: tuple[Array, ...]
+    A: Array  # (d, p_G) loadings of z_G
+    B: tuple[Array, ...]  # J matrices (d_j, p_Lj) of the local latents
 
     def covariance(self) -> Array:
         """Returns the covariance (d, d) of A z_G + B_j z_Lj."""
@@ -51,11 +43,7 @@ def best_factors(
     S: Array, groups: Sequence[int], n_global: int, n_local: Sequence[int], variance: float, sweeps: int = 3
 ) -> Factors:
     """Returns factors of the covariance S (d, d) with this variance of the noise; more factors than the noise leaves are zero.
-
-    Parameters
-    ----------
-    sweeps : alternations between local and global factors; a few do, and keep the factors smooth in phi
-    """
+    `sweeps`: alternations between local and global factors; a few do, and keep the factors smooth in phi."""
     blocks, A = _blocks(groups), np.zeros((len(S), n_global))
     B = [np.zeros((n, p)) for n, p in zip(groups, n_local)]
     for _ in range(sweeps):
@@ -163,8 +151,7 @@ def _posterior(f: Factors, architecture: mlp.Architecture, variance: float) -> t
 
 def _weights(architecture: mlp.Architecture, parameters: Array, part: str, conditions: Array, curves: Array) -> Array:
     """Sets a network of weights to the best `rank` functions of the condition for these curves (N, D); returns its values (N,
-    rank).
-    """
+    rank)."""
     (W, b), (out, shift) = architecture.layers(parameters, part)
     assert b is not None
     assert shift is not None
@@ -196,8 +183,7 @@ def _put(
 
 def _aligned(factors: list[Factors]) -> list[Factors]:
     """Returns the same factors, turned to agree with their neighbours; from the end that has more, so that none begins on the
-    way.
-    """
+    way."""
     active = [sum(int(np.any(M != 0, axis=0).sum()) for M in (f.A, *f.B)) for f in factors]
     ahead = active[0] >= active[-1]
     result = list[Factors]()

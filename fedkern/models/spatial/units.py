@@ -19,14 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Array
 from ...kernels.families import FAMILIES, QUANTILES
 from ..likelihood import Likelihood
 from .site import Rows
-
-Array = NDArray[np.float64]
 
 LEAST_SHARE = 1e-15  # of events, which has a level by every link
 HALF = 0.5  # of a response, where there is none of its kind at all
@@ -128,8 +126,7 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
 
 def fill_intervals(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
     """Returns the rows with the mean of each count of which an interval is known, given that it lies there, at this pooled
-    level.
-    """
+    level."""
     if not isinstance(rows.last, np.ndarray):
         return rows
     y = likelihood.expected(rows.y, rows.offset + level, 0.0, rows.trials, rows.last)

@@ -25,15 +25,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, lapack
 
+from ...arrays import Indices, Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import spatial
 from ..likelihood import HALF_LOG_TAU
 from .condition import Condition
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Stack = NDArray[np.float64]  # a matrix for each of m draws, or of G nodes
-Index = NDArray[np.int64]
 
 DEGREE = 5  # of splines
 LEAST_PHI = 1e-6  # loadings of areas go with the root of phi, whose derivative ends there
@@ -41,70 +39,43 @@ LEAST_PHI = 1e-6  # loadings of areas go with the root of phi, whose derivative 
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Holds U, W and K of m values of phi.
+    """Holds U, W and K of m values of phi."""
 
-    Attributes
-    ----------
-    phi : (m,)
-    U : (m, b, b) the inverse Cholesky factor of S_bb
-    W : (m, b, r) loadings of the whitened border
-    K : (m, b, b) the part of the border's precision that the interior takes
-    G : (m, b, b) (I - W W')^-1
-    log_norm : (m,) log density of theta_j = 0 given z = 0
-    """
-
-    phi: Vector
-    U: Stack
-    W: Stack
-    K: Stack
-    G: Stack
-    log_norm: Vector
+    phi: Vector  # (m,)
+    U: Stack  # (m, b, b) the inverse Cholesky factor of S_bb
+    W: Stack  # (m, b, r) loadings of the whitened border
+    K: Stack  # (m, b, b) the part of the border's precision that the interior takes
+    G: Stack  # (m, b, b) (I - W W')^-1
+    log_norm: Vector  # (m,) log density of theta_j = 0 given z = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Sloped(Ties):
-    """Holds the same with derivatives in phi.
+    """Holds the same with derivatives in phi."""
 
-    Attributes
-    ----------
-    dU, dW, dK, dlog_norm : of U, W, K and log_norm
-    dWW : (m, b, b) dW W'
-    """
-
+    # dU, dW, dK, dlog_norm: of U, W, K and log_norm
     dU: Stack
     dW: Stack
     dK: Stack
-    dWW: Stack
+    dWW: Stack  # (m, b, b) dW W'
     dlog_norm: Vector
 
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Holds one client's part of the prior.
+    """Holds one client's part of the prior."""
 
-    Attributes
-    ----------
-    condition : of phi
-    nodes : (g,) `condition.network` of the values of phi that splines go through, rising; one if phi is not free
-    border : (b,) its areas that touch others', rising
-    diagonal : (d,) of Q_0; 0 on the border
-    T : (d, d) sparse, without the entries between areas of the border
-    spectrum : (d - b,) eigenvalues of T_ii, divided by the roots of `diagonal` on both sides
-    U, K : (g, b, b)
-    W : (g, b, r) loadings; over the root of phi if `rooted`
-    rooted : whether loadings vanish with phi, as on a map, where areas are independent at phi = 0
-    """
-
-    condition: Condition
-    nodes: Vector
-    border: Index
-    diagonal: Vector
-    T: Any
-    spectrum: Vector
+    condition: Condition  # of phi
+    nodes: Vector  # (g,) `condition.network` of the values of phi that splines go through, rising; one if phi is not free
+    border: Indices  # (b,) its areas that touch others', rising
+    diagonal: Vector  # (d,) of Q_0; 0 on the border
+    T: Any  # (d, d) sparse, without the entries between areas of the border
+    spectrum: Vector  # (d - b,) eigenvalues of T_ii, divided by the roots of `diagonal` on both sides
+    # U, K: (g, b, b)
     U: Stack
     K: Stack
-    W: Stack
-    rooted: bool = True
+    W: Stack  # (g, b, r) loadings; over the root of phi if `rooted`
+    rooted: bool = True  # whether loadings vanish with phi, as on a map, where areas are independent at phi = 0
 
     def __post_init__(self) -> None:
         d, b, g = len(self.diagonal), len(self.border), len(self.nodes)
@@ -128,8 +99,7 @@ class Within:
     @cached_property
     def _curves(self) -> tuple[Any, Stack, Stack, Stack]:
         """B-splines over the nodes, and coefficients of U, K and W by them; None and the values themselves if phi has one
-        value.
-        """
+        value."""
         from scipy.interpolate import BSpline, make_interp_spline  # takes a second, and most jobs need none
 
         if len(self.nodes) <= DEGREE:
@@ -139,8 +109,7 @@ class Within:
 
     def _weights(self, phi: Vector) -> tuple[Matrix, Matrix, slice]:
         """Returns weights (m, n) of the coefficients, and their derivatives in phi; which n coefficients these are: six for one
-        phi.
-        """
+        phi."""
         splines = self._curves[0]
         if splines is None:
             return np.ones((len(phi), 1)), np.zeros((len(phi), 1)), slice(0, 1)
@@ -151,13 +120,7 @@ class Within:
         return weights[:, where], slopes[:, where], where
 
     def ties(self, phi: Vector) -> Ties:
-        """Returns U, W and K at phi (m,).
-
-        Raises
-        ------
-        NumericalError
-            I - W W' is not positive definite there.
-        """
+        """Returns U, W and K at phi (m,). Raises NumericalError: I - W W' is not positive definite there."""
         phi = np.maximum(phi, LEAST_PHI) if self.rooted else phi
         weights, _, where = self._weights(phi)
         of_W = np.sqrt(phi)[:, np.newaxis] * weights if self.rooted else weights
@@ -213,7 +176,7 @@ class Within:
         return value, g_theta, g_z, g_phi
 
     @cached_property
-    def entries(self) -> tuple[Index, Index, Vector]:
+    def entries(self) -> tuple[Indices, Indices, Vector]:
         """The rows, columns and values of T's entries."""
         T = self.T.tocoo()
         return *T.coords, T.data
@@ -309,24 +272,17 @@ def inverted(factor: Matrix) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Describes the pattern of the Cholesky factors of a client.
+    """Describes the pattern of the Cholesky factors of a client."""
 
-    Attributes
-    ----------
-    order : (d,) which area is eliminated when
-    indptr, indices : columns left of the border
-    entries : (nnz,) the places of the entries of T among those of the pattern
-    kept : (nnz,) which entries of T these are: those of the lower triangle
-    """
-
-    order: Index
-    indptr: Index
-    indices: Index
-    entries: Index
-    kept: Index
+    order: Indices  # (d,) which area is eliminated when
+    # indptr, indices: columns left of the border
+    indptr: Indices
+    indices: Indices
+    entries: Indices  # (nnz,) the places of the entries of T among those of the pattern
+    kept: Indices  # (nnz,) which entries of T these are: those of the lower triangle
 
     @classmethod
-    def of(cls, T: Any, border: Index) -> Pattern:
+    def of(cls, T: Any, border: Indices) -> Pattern:
         """Returns the pattern of T (d, d), sparse and symmetric, whose border is dense."""
         T = sparse.coo_array(T)
         row, column = (np.asarray(numbers, np.int64) for numbers in T.coords)
@@ -348,7 +304,7 @@ class Pattern:
         return len(self.indptr) - 1
 
     @cached_property
-    def columns(self) -> Index:
+    def columns(self) -> Indices:
         """(f,) The column of each entry."""
         return np.repeat(np.arange(self.inner), np.diff(self.indptr))
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, lapack, solve_triangular
 from scipy.special import logsumexp, ndtr
 
+from ...arrays import Indices, Matrix, Vector
 from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU, Likelihood
 from .checks import Tilted
@@ -41,10 +42,7 @@ from .site import Layout, Observed, Rows
 from .units import pooled_level, sums
 from .within import Precision, Sloped, Ties, Within
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Stack = NDArray[np.float64]  # of matrices
-Index = NDArray[np.int64]
 
 STEP = 1e-4  # of eta, for the information of rows
 CLOSE = 1e-5  # steps of eta that are the last of a fixed point
@@ -64,57 +62,35 @@ WEIGHT /= WEIGHT.sum()
 
 @dataclass(frozen=True)
 class Place:
-    """Holds one xi, as rows see it.
+    """Holds one xi, as rows see it."""
 
-    Attributes
-    ----------
-    fixed : (n,) offset + b + x' beta + gamma_t
-    scale : sigma_theta
-    log_sd : log sigma; 0 if it is known
-    """
-
-    fixed: Vector
-    scale: float
-    log_sd: float
+    fixed: Vector  # (n,) offset + b + x' beta + gamma_t
+    scale: float  # sigma_theta
+    log_sd: float  # log sigma; 0 if it is known
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Holds means over q(theta | xi) of one xi.
+    """Holds means over q(theta | xi) of one xi."""
 
-    Attributes
-    ----------
-    value : of log p(y | theta, xi)
-    slope, curvature : (n,) of l' and of -l''
-    by_scale : of the derivative in log sigma_theta
-    by_sd : of the derivative in log sigma
-    """
-
-    value: float
+    value: float  # of log p(y | theta, xi)
+    # slope, curvature: (n,) of l' and of -l''
     slope: Vector
     curvature: Vector
-    by_scale: float
-    by_sd: float
+    by_scale: float  # of the derivative in log sigma_theta
+    by_sd: float  # of the derivative in log sigma
 
 
 @dataclass(frozen=True)
 class WithinSite(Observed):
-    """Is one client's term (`models.hierarchical.LocalModel`); u is theta, or empty if theta is integrated out.
+    """Is one client's term (`models.hierarchical.LocalModel`); u is theta, or empty if theta is integrated out."""
 
-    Attributes
-    ----------
-    prior : the client's part of it
-    condition : of phi, as the job has it
-    layout, likelihood, rows
-    integrated : whether theta is integrated out
-    """
-
-    prior: Within
-    condition: Condition
+    prior: Within  # the client's part of it
+    condition: Condition  # of phi, as the job has it
     layout: Layout
     likelihood: Likelihood
     rows: Rows
-    integrated: bool = False
+    integrated: bool = False  # whether theta is integrated out
 
     def __post_init__(self) -> None:
         if self.layout.mixing or self.layout.n_global != self.prior.n_latents:
@@ -351,8 +327,7 @@ class WithinSite(Observed):
 
     def _given(self, ties: Ties, k: int, xi: Vector) -> tuple[Matrix | Precision, Vector, float]:
         """Returns Lambda, Lambda A_j z, and log p(theta | z, phi) where theta is 0, times tau^(d/2), at the k-th phi of
-        `ties`.
-        """
+        `ties`."""
         z = xi[self.layout.parts["z"]]
         toward = ties.W[k] @ z
         constant = float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward) + self.n_areas * float(HALF_LOG_TAU)
@@ -396,8 +371,7 @@ class WithinSite(Observed):
 
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
         """Returns mean and variance (m, d) of each theta_i without its rows, given all else of a draw: the other areas' theta
-        too.
-        """
+        too."""
         mean, variance = np.empty_like(theta), np.empty_like(theta)
         for part in self._parts(len(xi)):
             ties = self._ties(xi[part])
@@ -457,7 +431,7 @@ class WithinSite(Observed):
     # ---- theta given the rest is not normal.
 
     @cached_property
-    def _together(self) -> list[Index]:
+    def _together(self) -> list[Indices]:
         """Areas that depend on each other through others only, and may be drawn at once.
 
         Those left of the border are grouped by colours, those of the border stand one by one.
@@ -471,9 +445,8 @@ class WithinSite(Observed):
         return [np.flatnonzero(colour == c) for c in range(colour.max(initial=-1) + 1)] + list(self.prior.border[:, np.newaxis])
 
     def _corrected(self, xi: Matrix, ties: Ties, moments: Stack, theta: Matrix, uniforms: Stack) -> Matrix:
-        """Returns draws (m, d) with each area's exact likelihood, from draws of q with these moments (4, m, d): mean, sd,
-        w, h.
-        """
+        """Returns draws (m, d) with each area's exact likelihood, from draws of q with these moments (4, m, d): mean, sd, w,
+        h."""
         fixed, scale, log_sd, prior = self.fixed(xi), self.scale(xi), self.log_sd(xi), self.prior
         mean, sd, w, h = moments
         v = 1 / np.maximum(1 / sd**2 - w, LEAST_SHARE / sd**2)

@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ...arrays import Vector
 from ..likelihood import Likelihood
 from ..mixed.quadrature import even
 
-Vector = NDArray[np.float64]
 RULES = ("posterior", "plug-in", "augmented")
 MOST_NODES, NEAR = 4000, 1e-6  # of one row; between a step and its half
 BLOCK = 1000  # rows at once
@@ -87,14 +86,10 @@ def spread(rule: str, variance: Vector, n_clients: int, rho: float) -> Vector:
 
 
 def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> dict[str, float]:
-    """Scores how well rows are predicted.
-
-    Returns
-    -------
-    log_likelihood, the mean log predictive density; bernoulli: accuracy at 1/2, brier, log_likelihood_wrong (over wrong
-    predictions; absent where there is none), calibration_error (mean |frequency - probability| over ten bins, weighted by rows);
-    otherwise rmse of the predictive mean, and coverage_90 of the central 90 % interval (gaussian)
-    """
+    """Scores how well rows are predicted. Returns log_likelihood, the mean log predictive density; bernoulli: accuracy at 1/2,
+    brier, log_likelihood_wrong (over wrong predictions; absent where there is none), calibration_error (mean |frequency -
+    probability| over ten bins, weighted by rows); otherwise rmse of the predictive mean, and coverage_90 of the central 90 %
+    interval (gaussian)."""
     p = predicted(likelihood, mean, variance)
     density = log_density(likelihood, y, mean, variance, log_scale)
     out = {"log_likelihood": float(density.mean())}

@@ -13,13 +13,9 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Indices, Matrix, Vector
 from ...kernels import mlp
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 class Predictor(Protocol):
@@ -31,7 +27,7 @@ class Predictor(Protocol):
     def n_theta(self) -> int: ...
     @property
     def n_phi(self) -> int: ...
-    def rows(self, index: Index) -> Predictor:
+    def rows(self, index: Indices) -> Predictor:
         """Returns the same predictor for some of the rows."""
 
     def design(self, phi: Vector) -> Matrix:
@@ -77,7 +73,7 @@ class Linear:
     def n_theta(self) -> int:
         return int(self.H.shape[1])
 
-    def rows(self, index: Index) -> Linear:
+    def rows(self, index: Indices) -> Linear:
         return replace(self, H=self.H[index])
 
     def design(self, phi: Vector) -> Matrix:
@@ -116,7 +112,7 @@ class Multilevel:
     """
 
     X: Matrix
-    group: Index
+    group: Indices
     n_levels: int
     centred: bool = False
     n_phi: int = 0
@@ -129,7 +125,7 @@ class Multilevel:
     def n_theta(self) -> int:
         return int((2 + self.n_levels) * self.X.shape[1])
 
-    def rows(self, index: Index) -> Multilevel:
+    def rows(self, index: Indices) -> Multilevel:
         return replace(self, X=self.X[index], group=self.group[index])
 
     @cached_property
@@ -225,7 +221,7 @@ class Network:
     def n_phi(self) -> int:
         return mlp.n_parameters(self.sizes)
 
-    def rows(self, index: Index) -> Network:
+    def rows(self, index: Indices) -> Network:
         return replace(self, X=self.X[index])
 
     def design(self, phi: Vector) -> Matrix:

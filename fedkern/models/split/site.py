@@ -18,8 +18,8 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Indices, Matrix, Vector
 from ...kernels import augmented, mlp
 from ...kernels.bound import Bound
 from ..likelihood import HALF_LOG_TAU, Likelihood
@@ -28,29 +28,19 @@ from .predictors import Linear, Multilevel, Network, Predictor, start
 
 __all__ = ["Auxiliary", "Drawn", "Likelihood", "Linear", "Multilevel", "Network", "Predictor", "Shared", "Site", "start"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """Describes the variational family of z_j.
+    """Describes the variational family of z_j."""
 
-    Attributes
-    ----------
-    kind : "mean-field", "amortised" (a network gives mean and sd of z_ij from g_ij), or "none": z_j = g_j and a point estimate of
-        theta_j, the plain split network
-    rho : standard deviation of z_ij about g_ij
-    hidden : sizes of the network's hidden layers, tanh
-    inputs : of the network beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre"
-        g_ij at the mean of theta_j (the best conditional mean of z moves less than g does within q(theta), and with it between
-        rows: one function of g alone cannot do both)
-    """
-
+    # "mean-field", "amortised" (a network gives mean and sd of z_ij from g_ij), or "none": z_j = g_j and a point estimate of
+    # theta_j, the plain split network
     kind: str
-    rho: float = 1.0
-    hidden: tuple[int, ...] = (16, 16)
+    rho: float = 1.0  # standard deviation of z_ij about g_ij
+    hidden: tuple[int, ...] = (16, 16)  # sizes of the network's hidden layers, tanh
+    # of the network beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre" g_ij at the mean
+    # of theta_j (the best conditional mean of z moves less than g does within q(theta), and with it between rows: one function of
+    # g alone cannot do both)
     inputs: tuple[str, ...] = ()
 
     @property
@@ -76,25 +66,17 @@ class Drawn:
     g: Vector
     z: Vector
     extra: Matrix
-    index: Index | None = None
+    index: Indices | None = None
 
 
 @dataclass(frozen=True)
 class Site:
-    """Computes one client's part.
+    """Computes one client's part."""
 
-    Attributes
-    ----------
-    predictor : g_j as a function of theta_j (and of a network's weights phi_j)
-    auxiliary : the family of z_j
-    full : whether q(theta_j) has a full covariance
-    path : sticking-the-landing gradients, or the closed-form entropy
-    """
-
-    predictor: Predictor
-    auxiliary: Auxiliary
-    full: bool = False
-    path: bool = True
+    predictor: Predictor  # g_j as a function of theta_j (and of a network's weights phi_j)
+    auxiliary: Auxiliary  # the family of z_j
+    full: bool = False  # whether q(theta_j) has a full covariance
+    path: bool = True  # sticking-the-landing gradients, or the closed-form entropy
     _bound: Bound[augmented.Iterations] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     @property
@@ -159,14 +141,14 @@ class Site:
         network = "z" if name == "psi" else "g"
         return f"layer {int(np.searchsorted(ends, offset, side='right')) + 1} of the network of {network}"
 
-    def columns(self, index: Index | None) -> Index | None:
+    def columns(self, index: Indices | None) -> Indices | None:
         """Returns the parameters that a batch of rows touches; None for all."""
         if index is None or "mean" not in self.parts:
             return None
         head = np.arange(self.parts["mean"].start)
         return np.concatenate([head, self.parts["mean"].start + index, self.parts["log_sd"].start + index])
 
-    def draw(self, parameters: Vector, eps: Vector, tau: Vector, extra: Matrix, index: Index | None = None) -> Drawn:
+    def draw(self, parameters: Vector, eps: Vector, tau: Vector, extra: Matrix, index: Indices | None = None) -> Drawn:
         """Makes one draw of (theta_j, z_j).
 
         Parameters
@@ -190,7 +172,7 @@ class Site:
             g, z = augmented.amortised_draw(H, w, tau, extra, parameters[parts["psi"]], rho=a.rho, hidden=a.hidden)
         return Drawn(eps, tau, theta, w, H, g, z, extra, index)
 
-    def _rows(self, parameters: Vector, index: Index | None) -> tuple[Vector, Vector]:
+    def _rows(self, parameters: Vector, index: Indices | None) -> tuple[Vector, Vector]:
         mean, log_sd = parameters[self.parts["mean"]], parameters[self.parts["log_sd"]]
         return (mean, log_sd) if index is None else (mean[index], log_sd[index])
 
@@ -354,27 +336,19 @@ class Site:
 
 @dataclass(frozen=True)
 class Shared:
-    """Computes the server's part: q(b), q(log sigma), and slopes of the likelihood.
+    """Computes the server's part: q(b), q(log sigma), and slopes of the likelihood."""
 
-    Attributes
-    ----------
-    likelihood : of y
-    n_rows, n_clients : N, J
-    intercept : whether the model has b ~ N(prior_mean, prior_sd^2)
-    path : as of `Site`
-    scale_sd : of a gaussian response's unknown sigma: sigma / scale_sd ~ HalfNormal(1)
-    power_rho : PL with unknown sigma: rho, to subtract in closed form PL's addition to log sigma's prior (section 3); else None
-    """
-
-    likelihood: Likelihood
+    likelihood: Likelihood  # of y
+    # n_rows, n_clients: N, J
     n_rows: int
     n_clients: int
-    intercept: bool = True
+    intercept: bool = True  # whether the model has b ~ N(prior_mean, prior_sd^2)
     prior_sd: float = 1.0
-    path: bool = True
+    path: bool = True  # as of `Site`
+    # PL with unknown sigma: rho, to subtract in closed form PL's addition to log sigma's prior (section 3); else None
     power_rho: float | None = None
     prior_mean: float = 0.0
-    scale_sd: float = 1.0
+    scale_sd: float = 1.0  # of a gaussian response's unknown sigma: sigma / scale_sd ~ HalfNormal(1)
 
     @cached_property
     def block(self) -> Block:
@@ -398,13 +372,8 @@ class Shared:
         return self.block.initial(np.array([self.prior_mean] * self.intercept + [0.0] * self.likelihood.dispersed), sd)
 
     def gradient(self, parameters: Vector, eps: Vector, values: Vector, slopes: float, scales: float) -> Vector:
-        """Returns the gradient of the ELBO in the block's parameters.
-
-        Parameters
-        ----------
-        eps, values : (d,) the normals of a draw and the draw
-        slopes, scales : sums over all N rows of d l / d eta and of d l / d log sigma
-        """
+        """Returns the gradient of the ELBO in the block's parameters. `eps`, `values`: (d,) the normals of a draw and the draw;
+        `slopes`, `scales`: sums over all N rows of d l / d eta and of d l / d log sigma."""
         c = np.empty(self.block.size)
         if self.intercept:
             c[0] = slopes - (values[0] - self.prior_mean) / self.prior_sd**2
@@ -419,8 +388,7 @@ class Shared:
 
     def _correction(self, log_scale: float) -> tuple[float, float]:
         """Returns N (J - 1) / 2 log(1 + rho^2 / (J sigma^2)) and its derivative in log sigma, which take the factor of PL
-        away.
-        """
+        away."""
         if self.power_rho is None:
             return 0.0, 0.0
         t = self.power_rho**2 * float(np.exp(-2 * log_scale)) / self.n_clients

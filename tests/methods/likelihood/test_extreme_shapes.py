@@ -14,11 +14,7 @@ import pytest
 import fedkern
 
 IN_R: dict[str, dict[str, tuple[float, float]]] = {
-    "gamma": {
-        "intercept": (0.99990675, 0.0001033379),
-        "theta[x]": (0.30021558, 0.00011402183),
-        "shape": (1648782.5, 301025.1),
-    },
+    "gamma": {"intercept": (0.99990675, 0.0001033379), "theta[x]": (0.30021558, 0.00011402183), "shape": (1648782.5, 301025.1)},
     "beta": {
         "intercept": (-0.0019111863, 0.00063848235),
         "theta[x]": (0.29849495, 0.00071764522),

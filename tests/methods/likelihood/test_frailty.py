@@ -112,3 +112,10 @@ def test_jobs_that_are_refused(random: dict[str, Any], more: dict[str, Any], wor
     data = {"a": frame(), "b": frame(2)}
     with pytest.raises(FedkernError, match=words):
         fit(data, tmp_path / "out", **{"formula": "Surv(time, died) ~ x", "model": {"random": random}, **more})
+
+
+def test_groups_have_no_effects_beside_several_causes(tmp_path: Path) -> None:
+    keys = {"time": "time", "event": "died", "events": ["1", "2"], "censored": "0"}
+    job = {"job": {"method": "likelihood"}, "data": keys, "model": {"family": "cox", "random": {"group": "ward"}}}
+    with pytest.raises(FedkernError, match="are of one kind of event"):
+        fedkern.run(job, data={"a": frame(), "b": frame(2)}, out=tmp_path / "out")

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from scipy.stats import norm
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.cli import report
 from fedkern.cli.__main__ import main
 
-Array = NDArray[np.float64]
 LEVELS = ("none", "mild", "severe")
 JOB: dict[str, Any] = {
     "job": {"method": "likelihood", "seed": 5},

@@ -150,7 +150,7 @@ def test_a_level_that_the_job_lacks_is_told_to_its_holder_alone(family: str, tmp
     assert "morbid" not in str(fault.value)
     own = (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
     assert "'morbid'" in own
-    assert "is none of data.levels; the levels are none, mild, severe" in own.replace("\n", " ")
+    assert "is none of the job's levels; the levels are none, mild, severe" in own.replace("\n", " ")
 
 
 @BOTH

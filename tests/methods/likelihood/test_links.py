@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.kernels.families import FAMILIES, QUANTILES
@@ -27,8 +27,6 @@ from fedkern.models.spatial.units import pooled_level, sums
 from fedkern.results.released import Drawing
 from oracles.mixed_rows import chance
 from support.mixed_rows import point, rows
-
-Array = NDArray[np.float64]
 
 LINKS = ("probit", "cloglog")
 OTHERS = [f"{family}-{link}" for family in ("bernoulli", "binomial") for link in LINKS]

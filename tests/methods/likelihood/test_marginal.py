@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
 import fedkern
 from fedkern.algorithms.exchanges.sums import MarginalSums
+from fedkern.arrays import Array
 from fedkern.cli import report
 from fedkern.cli.__main__ import main
-
-Array = NDArray[np.float64]
 
 TOLD = {"chains": 2, "draws": 100}  # so many are the draws that clients are told, and then the same
 JOB: dict[str, Any] = {

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.errors import JobError
 from fedkern.jobs.load import config_of
 from fedkern.methods import load_method
@@ -23,7 +23,6 @@ from fedkern.models.encoding import Column, Encoding
 from fedkern.models.spatial.units import Units
 from support.found import said
 
-Array = NDArray[np.float64]
 Priors = dict[str, dict[str, Any]]
 
 CLIENTS, ROWS = ("ada", "bo", "cy"), 30

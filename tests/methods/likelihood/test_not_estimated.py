@@ -189,11 +189,8 @@ def test_a_column_that_follows_at_each_client_by_another_relation_is_estimated(j
     x, site = np.r_[np.tile([0, 1], 30), np.tile([0, 2], 30)], np.repeat(["a", "b"], 60)
     frame = pd.DataFrame({"x": x, "y": 1 + x - 0.5 * x**2 + rng.normal(size=120), "site": site})
     result = fedkern.fit("y ~ x + I(x^2)", frame, by="site", **job)
-    of_lm = {
-        "intercept": (0.998048, 0.123986),
-        "theta[x]": (1.515892, 0.406515),
-        "theta[I(x ** 2)]": (-0.743002, 0.205607),
-    }  # R 4.2.2
+    # R 4.2.2
+    of_lm = {"intercept": (0.998048, 0.123986), "theta[x]": (1.515892, 0.406515), "theta[I(x ** 2)]": (-0.743002, 0.205607)}
     assert "not_estimated" not in result.summary
     for name, (mean, se) in of_lm.items():
         assert result.parameters[name]["mean"] == pytest.approx(mean, abs=0.1 * se)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.errors import FedkernError
 from fedkern.finding import RuleRefusal
 from fedkern.methods.likelihood.pieces import check_pieces
@@ -18,7 +18,6 @@ from fedkern.models.mixed import Layout
 from fedkern.models.survival_parametric import Lifetimes, shapes_of
 
 CUTS = (1.0, 2.0, 3.0, 12.0)
-Array = NDArray[np.float64]
 
 
 def rows(n: int = 200, seed: int = 5) -> pd.DataFrame:

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 from scipy.stats import binom, gamma, halfcauchy, nbinom, norm, poisson
 from scipy.stats import t as student
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.methods.likelihood.keys import Config
 
-Array = NDArray[np.float64]
 FAST = {"points": 1024, "effective": 400.0}
 CLIENTS, ROWS = ("ada", "bo", "cy"), 36
 

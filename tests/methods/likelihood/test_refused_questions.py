@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.importance import client as of_client
+from fedkern.arrays import Array
 from fedkern.errors import JobError
 from fedkern.models.weighing import Least
 from support.refusal import refusal
-
-Array = NDArray[np.float64]
 
 JOB: dict[str, Any] = {"job": {"method": "likelihood", "seed": 3}, "data": {"response": "y"}, "model": {"family": "bernoulli"}}
 STANDARD: dict[str, Any] = {**JOB, "disclosure": {"level": "standard"}}

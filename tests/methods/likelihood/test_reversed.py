@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 
 import fedkern
 from fedkern.algorithms.exchanges import compare
+from fedkern.arrays import Array
 from fedkern.models import survival
 from fedkern.models.mixed import Layout
 from fedkern.results import heterogeneity
 from support.found import clients, ids, said
 
-Array = NDArray[np.float64]
 NAMES = ("ada", "bo", "cy", "di", "eve", "fay", "gil", "hal", "ida", "jo")
 JOB: dict[str, Any] = {
     "job": {"method": "likelihood", "seed": 3},
@@ -197,12 +196,7 @@ def others(family: str, turned: str = "", moved: str = "", m: int = 4, seed: int
 def job_of(family: str, levels: int = 5, **random: Any) -> dict[str, Any]:
     data = {"response": "y"} | ({"levels": [str(level) for level in range(levels)]} if family == "ordinal" else {})
     model = {"family": family} | ({"random": random} if random else {})
-    return {
-        "job": {"method": "likelihood", "seed": 3},
-        "data": data,
-        "model": model,
-        "algorithm": FAST,
-    }
+    return {"job": {"method": "likelihood", "seed": 3}, "data": data, "model": model, "algorithm": FAST}
 
 
 @pytest.mark.parametrize(

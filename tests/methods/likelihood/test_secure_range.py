@@ -94,11 +94,7 @@ def test_an_honest_job_has_the_posterior_of_the_open_one(
 @pytest.mark.parametrize(
     ("rows", "model", "told"),
     [
-        (
-            separated,
-            {"family": "bernoulli", "prior_sd": 1e3},
-            "of the posterior seem to be more than 20 prior",
-        ),
+        (separated, {"family": "bernoulli", "prior_sd": 1e3}, "of the posterior seem to be more than 20 prior"),
         (measured(1e-6), {"family": "gaussian"}, "a residual scale within a factor of 8,000 of the response's"),
         (counted(1e13), {"family": "poisson"}, "with secure sums no row may have a log-likelihood below -1e9"),
     ],

@@ -27,14 +27,7 @@ from fedkern.transports.inprocess import InProcess
 from support import wires
 from support.found import ids
 from support.interrupted import Crash, run
-from support.mask_streams import (
-    Streams,
-    assert_uniform,
-    many_starts,
-    tell_one_another_thing,
-    watched_streams,
-    watched_words,
-)
+from support.mask_streams import Streams, assert_uniform, many_starts, tell_one_another_thing, watched_streams, watched_words
 from support.refusal import refusal
 from support.relayed import careless, over_threads
 from support.wards import write_wards
@@ -217,10 +210,7 @@ def test_a_job_that_goes_on_has_new_keys_and_the_same_bits(
         (("[output]", "[output]\nwithout = true"), "output.without is made of them"),
         (("[output]", "[output]\nsites = true"), "output.sites is made of them"),
         (('"secure"', '"plain"'), "job.sums"),
-        (
-            ("[data]", '[data]\nsmall = "leave-out"'),
-            "sums of two starts, with a client and without it, would tell its numbers",
-        ),
+        (("[data]", '[data]\nsmall = "leave-out"'), "sums of two starts, with a client and without it, would tell its numbers"),
     ],
 )
 def test_jobs_that_cannot_have_it_are_refused(change: tuple[str, str], told: str, job: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import gammaln, log_expit
 from scipy.stats import multivariate_t
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -18,6 +17,7 @@ import fedkern
 from fedkern.algorithms.exchanges import verdicts
 from fedkern.algorithms.importance import machine as importance
 from fedkern.api import find_ending
+from fedkern.arrays import Array
 from fedkern.cli.show import describe_result
 from fedkern.errors import JobError, NumericalError, OwnFault
 from fedkern.jobs import admitted, holders
@@ -27,7 +27,6 @@ from fedkern.results.verdict import HEADS
 from support.found import ids
 from support.signing import Signing
 
-Array = NDArray[np.float64]
 Data = dict[str, tuple[Array, Array]]
 JOB: dict[str, Any] = {"job": {"method": "likelihood", "seed": 3}, "data": {"response": "y"}, "model": {"family": "bernoulli"}}
 SIZES = (49, 106, 216)

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.exchanges.sums import Replicated
+from fedkern.arrays import Array
 from fedkern.kernels.families import FAMILIES
 from fedkern.methods.likelihood import checks
 from fedkern.models.mixed import Layout, Prior, Rows, predictive
 from fedkern.models.mixed.rows import find_mode
 
-Array = NDArray[np.float64]
 FAST: dict[str, Any] = {"algorithm": {"points": 1024, "effective": 300.0}}
 FAMILIES_OF_NUMBERS = ("gaussian", "student", "poisson", "negative-binomial", "gamma", "beta", "zero-inflated-poisson")
 

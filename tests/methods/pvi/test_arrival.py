@@ -72,13 +72,7 @@ def test_eight_sites_that_stand_still_far_from_the_end(rounds: int, tmp_path: Pa
     """It moves by a few hundredths of its sd, and its mean is more than a whole exact sd off."""
     frames = sites()
     found = fedkern.run(
-        job(
-            tmp_path,
-            frames,
-            job={"rounds": rounds},
-            model={"covariance": "diagonal"},
-            algorithm={"schedule": "synchronous"},
-        )
+        job(tmp_path, frames, job={"rounds": rounds}, model={"covariance": "diagonal"}, algorithm={"schedule": "synchronous"})
     )
     summary = found.summary
     assert summary["converged"] is False

@@ -358,8 +358,7 @@ def test_a_run_that_was_stopped_goes_on_without_another_charge(data: dict[str, A
 
 def test_noise_drawn_anew_is_noticed(tested: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: a server that does not look for what it released. (Were it only that nothing is stored, the charges of
-    later rounds would tell.)
-    """
+    later rounds would tell.)"""
     tables = few(tested, "own", 60.0)
     (end,) = check_released_once(tables, tmp_path / "whole" / "out", [])
     monkeypatch.setattr(Releases, "__contains__", lambda self, round: False)

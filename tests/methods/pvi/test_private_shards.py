@@ -1,6 +1,5 @@
-"""Jobs whose local optimisers see rows without a clip: shards of rows, and whole clients. No row ends them, or shows; and how
-far a row moves the sum of the shards' answers, against what is accounted for.
-"""
+"""Jobs whose local optimisers see rows without a clip: shards of rows, and whole clients. No row ends them, or shows; and how far
+a row moves the sum of the shards' answers, against what is accounted for."""
 
 from __future__ import annotations
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.results import heterogeneity, other_way
 from support.found import clients, ids
 
-Array = NDArray[np.float64]
 NAMES = ("ada", "bo", "cy", "di", "eve", "fay")
 SEEN = (3, 11)  # of the first 60 the second looks so
 
@@ -127,11 +126,7 @@ def test_the_site_is_found_as_often_as_from_rows(m: int, n: int, least: int) -> 
 
 @pytest.mark.parametrize(
     ("model", "sections"),
-    [
-        ({}, {}),
-        ({"covariance": "diagonal"}, {"job": {"rounds": 30}}),
-        ({}, {"algorithm": {"variant": "global-vi"}}),
-    ],
+    [({}, {}), ({"covariance": "diagonal"}, {"job": {"rounds": 30}}), ({}, {"algorithm": {"variant": "global-vi"}})],
     ids=["default", "diagonal", "one posterior"],
 )
 def test_a_job_names_the_client_and_says_what_to_do(model: dict[str, Any], sections: Any) -> None:

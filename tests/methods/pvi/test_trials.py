@@ -14,9 +14,7 @@ from fedkern.errors import JobError
 from support import few
 
 pd = pytest.importorskip("pandas")
-JOB: dict[str, Any] = {
-    "data": {"response": "y", "trials": "n", "offset": "o"},
-}
+JOB: dict[str, Any] = {"data": {"response": "y", "trials": "n", "offset": "o"}}
 
 
 def grouped(n: int, seed: int, shift: float = 0.0) -> Any:

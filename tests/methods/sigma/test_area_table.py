@@ -60,12 +60,7 @@ def test_intervals_of_overdispersed_counts_have_the_same_tails() -> None:
     np.testing.assert_allclose(RECORDS["negative-binomial"].exact(COUNTS, exposure, 1e9), poisson, rtol=1e-5)
 
 
-CASES = {
-    "poisson": {},
-    "binomial": {},
-    "bernoulli": {},
-    "gaussian": {"threshold": 3.0},
-}
+CASES = {"poisson": {}, "binomial": {}, "bernoulli": {}, "gaussian": {"threshold": 3.0}}
 
 
 @pytest.mark.parametrize("family", CASES)

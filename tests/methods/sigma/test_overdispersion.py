@@ -18,19 +18,10 @@ from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
-from support import built_priors
 from support import sigma_artifacts as artifacts
 from support.wires import checked_and_run
 
 PRIOR: dict[str, str] = {}  # where it lies
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prior of all jobs."""
-    folder = tmp_path_factory.mktemp("built")
-    built_priors.written(folder)
-    return folder / "prior"
 
 
 @pytest.fixture(autouse=True)

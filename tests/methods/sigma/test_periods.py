@@ -17,7 +17,6 @@ from fedkern.api import check_job
 from fedkern.errors import JobError, OwnFault
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
-from support import built_priors
 from support import sigma_artifacts as artifacts
 from support.wires import checked_and_run
 
@@ -26,14 +25,6 @@ RATIO = {2001: 0.6, 2002: 1.0, 2003: 1.0, 2004: 1.7}
 
 
 PRIOR: dict[str, str] = {}  # where it lies
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prior of all jobs."""
-    folder = tmp_path_factory.mktemp("built")
-    built_priors.written(folder)
-    return folder / "prior"
 
 
 @pytest.fixture(autouse=True)

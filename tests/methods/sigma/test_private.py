@@ -32,21 +32,12 @@ from fedkern.methods.sigma.prior.keys import parse as parse_prior
 from fedkern.privacy.noise import SecureSource
 from fedkern.transports.driver import ServerSide
 from fedkern.transports.inprocess import InProcess
-from support import built_priors
 from support import sigma_artifacts as artifacts
 from support.command import StopsAt
 from support.refusal import refusal
 from support.wires import checked_and_run
 
 HOME = "FEDKERN_CLIENT_HOME"
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prior of all jobs but of the nightly one."""
-    folder = tmp_path_factory.mktemp("built")
-    built_priors.written(folder)
-    return folder / "prior"
 
 
 @pytest.fixture(autouse=True)

@@ -247,10 +247,7 @@ def test_points_from_a_table(fedkern, tmp_path: Path) -> None:
     assert (twice.code, "the same point as line 3 (b); keep one of them" in twice.err) == (2, True)
 
 
-CAR: dict[str, Any] = {
-    "prior": {"kind": "car"},
-    "data": {"areas": "a.csv", "area": "a", "client": "c", "adjacency": "e.csv"},
-}
+CAR: dict[str, Any] = {"prior": {"kind": "car"}, "data": {"areas": "a.csv", "area": "a", "client": "c", "adjacency": "e.csv"}}
 GP: dict[str, Any] = {"prior": {"kind": "gp", "lengthscale": [0.2, 1.0], "grid": {}}}
 
 

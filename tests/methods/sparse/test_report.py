@@ -36,7 +36,7 @@ def summary(kind: str, **changes: Any) -> dict[str, Any]:
     content["verdict"] = "not converged: R-hat at most 1.2000 (wanted 1.01)"
     content |= {"metrics": {}, "privacy": {}, "deviating": selection.deviating(parameters)}
     if kind != "regression":
-        pip = selection.gamma_table(draws).tolist()
+        pip = selection.matrix(draws.pip, len(nodes)).tolist()
         content["graph"] = {"nodes": list(nodes), "pip": pip, "edges": [vars(edge) for edge in selection.graph(draws)]}
         content["modes"] = [
             {"share": 0.6, "of_chains": [1.0, 0.2], "signs": {"Erk -> Raf": 1}},

@@ -262,10 +262,7 @@ def test_the_layer_of_a_gradient_that_is_not_finite_is_named() -> None:
     state, _ = vertical.client_receive(vertical.client("a", 0, settings, site), vertical.Begin(0))
     broken = site.initial(np.full(site.n_uniforms, 0.7))
     broken[site.parts["psi"]][-34:] = 1e200  # of the last layer
-    with (
-        refusal(NumericalError, "a", "0", "1"),
-        np.errstate(all="ignore"),
-    ):
+    with refusal(NumericalError, "a", "0", "1"), np.errstate(all="ignore"):
         vertical.client_receive(replace(state, parameters=broken), vertical.Residual(0, np.full((1, 4), 1e200)))
 
 

@@ -101,7 +101,8 @@ def command(options: argparse.Namespace) -> int:
 
 
 def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
-    """Builds a prior and writes its artifact.
+    """Builds a prior and writes its artifact. Raises JobError: bad data, a kind without factors in closed form, or a folder that
+    holds another artifact. Raises NumericalError: a client's block that cannot be factored, with its phi.
 
     Parameters
     ----------
@@ -111,13 +112,6 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
     Returns
     -------
     the built prior
-
-    Raises
-    ------
-    JobError
-        Bad data, a kind without factors in closed form, or a folder that holds another artifact.
-    NumericalError
-        A client's block that cannot be factored, with its phi.
     """
     assert output.folder is not None
     if (output.folder / "manifest.json").exists():
@@ -193,15 +187,7 @@ def _write(built: Built, out: Path) -> None:
     locations = source.locations or [None] * len(source.clients)
     clients = [
         artifact.WithinFile(
-            common,
-            client,
-            j,
-            tied.clients[j],
-            variances[j],
-            source.areas[j],
-            locations[j],
-            source.pairs(j),
-            source.islands(j),
+            common, client, j, tied.clients[j], variances[j], source.areas[j], locations[j], source.pairs(j), source.islands(j)
         )
         for j, client in enumerate(source.clients)
     ]

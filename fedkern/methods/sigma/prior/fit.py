@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....algorithms.training import fit as prior_fit
 from ....algorithms.training.fit import Federation, Tau
 from ....algorithms.training.training import State, objective
+from ....arrays import Array
 from ....kernels.spatial import DrawTable
 from ....models.spatial.prior import AreaPrior, Prior
 from . import report as report_sigma_prior
 from .keys import PriorConfig
 from .report import Fit
 from .source import Source
-
-Array = NDArray[np.float64]
 
 LARGE = 500  # areas
 CLASSES = 12  # of distance, on a line or in a plane

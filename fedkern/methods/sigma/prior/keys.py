@@ -235,7 +235,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
 
 
 def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]:
-    """Reads and checks a prior file.
+    """Reads and checks a prior file. Raises JobError: names every faulty key, its value, what was wanted, and the remedy.
 
     Parameters
     ----------
@@ -245,11 +245,6 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]
     Returns
     -------
     its content, and the folder that its paths are relative to
-
-    Raises
-    ------
-    JobError
-        Names every faulty key, its value, what was wanted, and the remedy.
     """
     path = Path(path)
     return parse(tables_of(path, "prior"), name=str(path), sets=sets), path.resolve().parent

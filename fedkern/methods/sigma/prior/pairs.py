@@ -8,24 +8,17 @@ import io
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....arrays import Indices
 from ....data.graph import Map
 from ....data.places import listed
 from ....errors import JobError
 from ....results.plots import BLUE, MUTED, ORANGE, canvas
 
-Index = NDArray[np.int64]
-
 
 def across(made: Map) -> str:
-    """Returns a sentence on the pairs of two clients.
-
-    Raises
-    ------
-    JobError
-        Several clients have no such pair: nothing would tie them together.
-    """
+    """Returns a sentence on the pairs of two clients. Raises JobError: several clients have no such pair: nothing would tie them
+    together."""
     i, j = _once(made)
     names, of = made.clients, made.client
     between = Counter(tuple(sorted((names[of[a]], names[of[b]]))) for a, b in zip(i, j) if of[a] != of[b])
@@ -103,7 +96,7 @@ def figure(made: Map) -> bytes | None:
     return content.getvalue()
 
 
-def _once(made: Map) -> tuple[Index, Index]:
+def _once(made: Map) -> tuple[Indices, Indices]:
     """Returns the numbers of both areas of each pair."""
     once = made.graph.rows < made.graph.indices
     return made.graph.rows[once], made.graph.indices[once]

@@ -7,16 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....algorithms.training.fit import Comparison, Tau
 from ....algorithms.training.training import COLUMNS, State
+from ....arrays import Indices
 from ....results.page import details, document, figure, number, piece, section, table
 from ....results.plain import Record, plain
 from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, Axes, Figure, canvas, caption, tidy
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 MOST_POINTS = 200  # of a covariance that is drawn as a matrix
 MOST_PAIRS = 4000  # of a scatter
@@ -25,35 +22,24 @@ MOST_DRAWN = 500  # points that are shapes; more of them are a picture
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Holds the measures of a trained prior.
+    """Holds the measures of a trained prior."""
 
-    Attributes
-    ----------
-    kind, condition : of the prior, and the name of its hyperparameter
-    clients, sizes : names, and numbers of areas or points
-    comparisons, variograms : one for each phi
-    correlations : for each phi, the largest error of a correlation between clients with tau^2
-    coverage : see `algorithms.training.fit.coverage`
-    tau : variances about the decoder
-    state : of the training, at its end
-    objective : means of the ELBO's terms over draws that no step has seen
-    neighbours : (m, 2) of a map
-    notes : for people
-    """
-
+    # kind, condition: of the prior, and the name of its hyperparameter
     kind: str
     condition: str
+    # clients, sizes: names, and numbers of areas or points
     clients: tuple[str, ...]
     sizes: tuple[int, ...]
+    # comparisons, variograms: one for each phi
     comparisons: Sequence[Comparison]
     variograms: Sequence[Mapping[str, list[float]]]
-    correlations: Sequence[float]
-    coverage: Mapping[str, Mapping[str, float]]
-    tau: Tau
-    state: State
-    objective: Mapping[str, float]
-    neighbours: Index | None
-    notes: tuple[str, ...]
+    correlations: Sequence[float]  # for each phi, the largest error of a correlation between clients with tau^2
+    coverage: Mapping[str, Mapping[str, float]]  # see `algorithms.training.fit.coverage`
+    tau: Tau  # variances about the decoder
+    state: State  # of the training, at its end
+    objective: Mapping[str, float]  # means of the ELBO's terms over draws that no step has seen
+    neighbours: Indices | None  # (m, 2) of a map
+    notes: tuple[str, ...]  # for people
 
     def as_dict(self) -> Record:
         """Returns the content of fit.json."""
@@ -83,7 +69,7 @@ class Fit:
         }
 
     @property
-    def client(self) -> Index:
+    def client(self) -> Indices:
         """The (n,) number of the client of each area."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....arrays import Array, Indices
 from ....data.graph import Graph, Map, read_map
 from ....data.points import Points, line, read_points
 from ....data.simulate.federations import client_names
@@ -22,34 +22,21 @@ from ....models.spatial.prior import AreaPrior, GpPrior, Prior
 from . import pairs
 from .keys import PriorConfig
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-
 LARGE = 1e9  # bytes that are worth a note
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Holds the subject of a training.
+    """Holds the subject of a training."""
 
-    Attributes
-    ----------
-    prior : of all areas or points, each client's together
-    clients : their names
-    sizes : of each client, its number of areas or points
-    areas : of each client, their names; empty for points without names
-    locations : of each client, the points of a Gaussian process, or the areas' centres where they are known
-    map : of areas
-    notes : for a user
-    """
-
-    prior: Prior
-    clients: tuple[str, ...]
-    sizes: tuple[int, ...]
-    areas: tuple[tuple[str, ...], ...]
+    prior: Prior  # of all areas or points, each client's together
+    clients: tuple[str, ...]  # their names
+    sizes: tuple[int, ...]  # of each client, its number of areas or points
+    areas: tuple[tuple[str, ...], ...]  # of each client, their names; empty for points without names
+    # of each client, the points of a Gaussian process, or the areas' centres where they are known
     locations: tuple[Array, ...] | None = None
-    map: Map | None = None
-    notes: tuple[str, ...] = ()
+    map: Map | None = None  # of areas
+    notes: tuple[str, ...] = ()  # for a user
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -72,7 +59,7 @@ class Source:
         local = tuple(min(n.local_latents, d) for d in self.sizes)
         return Architecture(n.variant, self.sizes, 1, n.global_latents, local, n.hidden, n.local_hidden, n.width, n.rank)
 
-    def pairs(self, client: int) -> Index | None:
+    def pairs(self, client: int) -> Indices | None:
         """Returns (k, 2) a client's neighbours, by their numbers at it, each pair once."""
         if self.graph is None:
             return None
@@ -101,13 +88,8 @@ def condition(config: PriorConfig) -> Condition:
 
 
 def read(config: PriorConfig, folder: Path) -> Source:
-    """Reads the prior of a prior file, whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        A file that cannot be read, a map against the rules, or points that cannot be told apart.
-    """
+    """Reads the prior of a prior file, whose paths are relative to `folder`. Raises JobError: a file that cannot be read, a map
+    against the rules, or points that cannot be told apart."""
     data, kind = config.data, config.prior.kind
     # A process has points, given by the file or as a grid; all other kinds have a map.
     if kind == "gp":

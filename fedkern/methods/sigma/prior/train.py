@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from threadpoolctl import threadpool_limits
 
 from ....algorithms.core.messages import SERVER
 from ....algorithms.training import training as training
 from ....algorithms.training.fit import Federation, digest_of, match_variances
+from ....arrays import Array
 from ....data import artifact
 from ....errors import JobError, LostPeer
 from ....ground import Ground
@@ -48,8 +48,6 @@ from .keys import PriorConfig, load
 from .report import Fit
 from .source import Source, read, with_memory
 
-Array = NDArray[np.float64]
-
 DEVICES = ("cpu", "cuda")  # by their number in a checkpoint
 KEPT_EVERY = 60.0  # seconds between checkpoints
 LARGE = 200_000  # parameters
@@ -71,22 +69,14 @@ def command(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Training:
-    """Holds a training whose folder is locked.
-
-    Attributes
-    ----------
-    out : the artifact's folder
-    workshop : the folder in it with the files for `--resume`
-    quiet : whether it shows no progress and no notes
-    used : where its steps run
-    """
+    """Holds a training whose folder is locked."""
 
     config: PriorConfig
     source: Source
-    out: Path
-    workshop: RunFolder
-    quiet: bool
-    used: Used = ON_HOST
+    out: Path  # the artifact's folder
+    workshop: RunFolder  # the folder in it with the files for `--resume`
+    quiet: bool  # whether it shows no progress and no notes
+    used: Used = ON_HOST  # where its steps run
 
     @property
     def architecture(self) -> Architecture:
@@ -95,7 +85,9 @@ class Training:
 
 
 def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
-    """Trains a prior and writes its artifact.
+    """Trains a prior and writes its artifact. Raises JobError: bad data, a folder that holds another artifact, or a file that
+    cannot be written. Raises LostPeer: stopped by a signal; there is a checkpoint. Raises NumericalError: the objective is not
+    finite; the last good parameters are kept.
 
     Parameters
     ----------
@@ -105,15 +97,6 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
     Returns
     -------
     how well the networks stand in for the prior
-
-    Raises
-    ------
-    JobError
-        Bad data, a folder that holds another artifact, or a file that cannot be written.
-    LostPeer
-        Stopped by a signal; there is a checkpoint.
-    NumericalError
-        The objective is not finite; the last good parameters are kept.
     """
     source = with_memory(read(config, folder))
     if wrong := list(faults_of_names(source.clients, "data.client")):
