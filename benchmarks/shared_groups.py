@@ -38,6 +38,8 @@ def main(family: str, groups: int, sd: float, rows: int = 12, once: str = "") ->
         case = f"{family}, {groups} groups of {rows} rows at each of three clients, sd {sd:g}{', one mode' if once else ''}"
         worth = f"converged {found['converged']}, k-hat {found['k_hat']:.2f}, draws worth {found['ess']:.0f}"
         of_sd = f"sd {told['mean']:.3f} ({told['sd']:.3f}), that of the effects {effect.std():.3f}"
+        if found["converged"] is not True:
+            print(found["verdict"])
         print(f"{case}: {worth}; {of_sd}; {time.process_time() - begun:.0f} s of processor", flush=True)
 
 
