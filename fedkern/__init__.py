@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from ._imports import imported
 
 __version__ = "0.1.0"
 __all__ = [
@@ -21,9 +21,9 @@ _LAZY = dict.fromkeys(("run", "add", "check", "drop", "ledger", "load"), "fedker
 
 def __getattr__(name: str) -> object:
     if name == "kernels":
-        return import_module("fedkern.kernels")
+        return imported("fedkern.kernels")
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        return getattr(imported(_LAZY[name]), name)
     raise AttributeError(f"module 'fedkern' has no attribute {name!r}")
 
 

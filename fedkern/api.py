@@ -307,15 +307,11 @@ def drop(run: Result | str | Path, client: str, /, *, out: str | Path | None = N
     >>> import tempfile
     >>> import numpy as np
     >>> import fedkern
-    >>> def rows(seed, n):
-    ...     x = np.sin(np.arange(n) * (7 + seed))
-    ...     return {"x": x, "y": 1 + 2 * x + 0.1 * np.cos(31 * np.arange(n) + seed)}
-    ...
-    >>> job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+    >>> x, site = np.sin(8.0 * np.arange(630)), np.repeat(["north", "south", "west"], [300, 300, 30])
+    >>> data = {"site": site, "x": x, "y": 1 + 2 * x + 0.1 * np.cos(31 * np.arange(630))}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     data = {"north": rows(1, 300), "south": rows(2, 300), "west": rows(3, 30)}
     ...     output = {"extendable": True, "without": True}
-    ...     first = fedkern.run(job, data=data, output=output, out=f"{folder}/first")
+    ...     first = fedkern.fit("y ~ x", data, by="site", output=output, out=f"{folder}/first")
     ...     result = fedkern.drop(first, "west")
     ...
     >>> result.summary["extends"]["stage"], result.converged
@@ -474,9 +470,14 @@ def _are_keys(data: object) -> bool:
     """Tells whether `data=` holds keys of [data], and no clients' tables. A list counts as a value only of a known key."""
     if not isinstance(data, Mapping) or not data:
         return isinstance(data, Mapping)
-    return all(
-        isinstance(v, str | bool | int | float) or (isinstance(v, list | Mapping) and k in data_keys()) for k, v in data.items()
-    )
+    return all(isinstance(v, str | bool | int | float) or (_may_be_value(v) and k in data_keys()) for k, v in data.items())
+
+
+def _may_be_value(given: object) -> bool:
+    """Tells whether a list or a table can stand in a job file. One of arrays can't, and no method's keys are imported for it."""
+    if isinstance(given, Mapping):
+        return all(isinstance(value, str | bool | int | float | list | Mapping) for value in given.values())
+    return isinstance(given, list)
 
 
 def load(folder: str | Path) -> Result:

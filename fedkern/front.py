@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from . import api
-from .data import memory, table
-from .data.dialect import stem
+from .data import incomplete, memory, table
+from .data.dialect import Dialect, stem
 from .data.table import Table
 from .errors import JobError
 from .jobs.formula import reading
+from .jobs.keys import DialectSection
 from .kernels.families import taken_by
 from .methods import data_keys
-from .methods.seen import coded_apart, look_at
+from .methods.seen import coded_apart, codes_beside_two, look_at
 from .printing import listed
 from .results.result import Result
 
@@ -90,12 +91,14 @@ def fit(
             f"fit: {by!r} (by) is the clients' column, and no column of theirs: leave it out of the formula, and give "
             "model = {'random': {'client': True}} for an effect of each client"
         )
-    _check_names(model, clients)
     keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
+    dialect = DialectSection.model_validate(keys.get("dialect") or {}).dialect
+    names = list(dict.fromkeys(name for held in clients.values() for name in _header(held, dialect)))
+    _check_names(model, names)
     tables: dict[str, Any] = {name: content for name, content in job.items() if name not in RUN}
     method = method or _method(private=privacy is not None, mapped=map is not None)
     if family is None:
-        family = _family(model.data, clients, private=privacy is not None)
+        family = _family(model.data, clients, dialect, private=privacy is not None)
         if family == "binomial" and method == "pvi":
             family = "bernoulli"  # of which pvi takes trials
     laid: dict[str, Any] = {"job": {"method": method}, "data": {}}
@@ -105,14 +108,14 @@ def fit(
     if named:
         laid["model"]["priors"] = named
     if map is not None:
-        _lay_map(model, map, clients, laid)
+        _lay_map(model, map, names, laid)
     laid["data"] |= keys
     if privacy is not None:
         laid["privacy"] = dict(privacy)
         if map is None:
             laid["job"]["rounds"] = "budget"
             laid["privacy"] = {**STARTS, **privacy}
-            _check_public(model, clients, laid)
+            _check_public(model, names, laid)
     return _run("fit", laid, clients, tables, {name: value for name, value in job.items() if name in RUN})
 
 
@@ -247,14 +250,13 @@ def _are_files(clients: Mapping[str, object]) -> bool:
     return all(isinstance(held, str | Path) for held in clients.values())
 
 
-def _header(held: object) -> tuple[str, ...]:
+def _header(held: object, dialect: Dialect) -> tuple[str, ...]:
     """Returns the names of the columns of a client's rows."""
-    return table.header(held) if isinstance(held, str | Path) else memory.header(held, "data")
+    return table.header(held, dialect=dialect) if isinstance(held, str | Path) else memory.header(held, "data")
 
 
-def _check_names(model: reading.Said, clients: Mapping[str, object]) -> None:
+def _check_names(model: reading.Said, names: Sequence[str]) -> None:
     """Refuses a formula of whose names some are columns of no client, all of them in one sentence."""
-    names = list(dict.fromkeys(name for held in clients.values() for name in _header(held)))
     plain = [name for key, name in model.data.items() if key not in ("offset", "trials")]  # which may be calculated
     plain += [name for name in str(model.data.get("trials", "")).split(" + ") if name]
     plain = [part for name in plain for part in ([name] if name in names else name.split(" - "))]  # a time since another
@@ -264,7 +266,7 @@ def _check_names(model: reading.Said, clients: Mapping[str, object]) -> None:
         raise JobError(f"fit: {are}; there are {listed(names, 12)}")
 
 
-def _lay_map(model: reading.Said, map: Mapping[str, object], clients: Mapping[str, object], laid: dict[str, Any]) -> None:
+def _lay_map(model: reading.Said, map: Mapping[str, object], names: Sequence[str], laid: dict[str, Any]) -> None:
     """Lays the keys of a map over a job: sigma takes columns and no formula, and all that are not in data.ignore."""
     terms = model.formula.terms
     odd = ["*".join(term) for term in terms if len(term) > 1 or not model.formula.factors[term[0]].plain]
@@ -278,7 +280,6 @@ def _lay_map(model: reading.Said, map: Mapping[str, object], clients: Mapping[st
         keys["exposure"] = offset[4:-1]
     used = {*model.formula.variables, *(str(value) for value in keys.values())}
     used |= {str(name) for value in keys.values() if isinstance(value, list) for name in value}
-    names = dict.fromkeys(name for held in clients.values() for name in _header(held))
     laid["data"] = {**keys, "ignore": [name for name in names if name not in used]}
     del laid["model"]["formula"]
     laid["model"] |= {"prior": map.get("prior"), "intercept": model.formula.intercept}
@@ -286,7 +287,7 @@ def _lay_map(model: reading.Said, map: Mapping[str, object], clients: Mapping[st
         laid["model"]["family"] = "poisson"
 
 
-def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: bool) -> str:
+def _family(left: Mapping[str, str], clients: Mapping[str, object], dialect: Dialect, *, private: bool) -> str:
     """Returns the plain family of a formula's left side and of the clients' cells; of a private job no cell decides."""
     if "time" in left:
         return "cox"
@@ -297,10 +298,12 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
     response = left["response"]
     used = response.__eq__  # cells of other columns may be anything
     read = [
-        table.load(held) if isinstance(held, str | Path) else memory.table(held, f"data[{name!r}]", response=response, used=used)
+        table.load(held, dialect=dialect)
+        if isinstance(held, str | Path)
+        else memory.table(held, f"data[{name!r}]", response=response, used=used)
         for name, held in clients.items()
     ]
-    here = [rows for rows in read if response in rows.names]
+    here = [incomplete.with_empty(rows, dialect, {}) for rows in read if response in rows.names]
     seen = look_at([Table(rows.source, (response,), {response: rows.columns[response]}, rows.n_rows) for rows in here])
     if seen.kinds[response] == "text" and any(getattr(rows.columns[response], "ordered", False) for rows in here):
         return "ordinal" if response in seen.several else "bernoulli"
@@ -310,16 +313,22 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
             f"fit: {response!r} has two values at each client, and not the same two at all: write the same two at all clients, "
             "or, if they are numbers, give family ('poisson', 'gaussian')"
         )
+    if seen.kinds[response] != "text" and not exposed and (codes := codes_beside_two(here, response)):
+        named = [f"{code:g}" for code in codes]
+        raise JobError(
+            f"fit: {response!r} has two values beside {', '.join(named)}: if that stands for a missing value, give dialect = "
+            f"{{'missing': {named}}}, and if not, family ('poisson', 'gaussian')"
+        )
     chosen = seen.family(response, levels=True)
     return "auto" if chosen == "poisson" or exposed else chosen
 
 
-def _check_public(model: reading.Said, clients: Mapping[str, object], laid: Mapping[str, Any]) -> None:
+def _check_public(model: reading.Said, names: Sequence[str], laid: Mapping[str, Any]) -> None:
     """Refuses a private job some columns of which have no public constants, with all that is lacking in one list."""
     if model.random:
         raise JobError("fit: effects of groups are not private: leave them out, or leave privacy out (method = 'likelihood')")
-    names = {name for held in clients.values() for name in _header(held)} - {model.data.get("response")}
-    lacking = sorted(names & set(model.formula.variables) - set(laid["data"].get("columns", {})))
+    covariates = {*names} - {model.data.get("response")}
+    lacking = sorted(covariates & set(model.formula.variables) - set(laid["data"].get("columns", {})))
     missing = [f"{key} in privacy, such as {value}" for key, value in BUDGET.items() if key not in laid["privacy"]]
     if lacking:
         columns = json.dumps({name: {"center": 0, "scale": 1} for name in lacking})

@@ -66,7 +66,8 @@ class Section(BaseModel):
     lunch.toml: unknown key fruit.aples; did you mean fruit.apples?
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+    # A file's validator is made when it reads one, with those of its sections: most kinds of files read none.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=(), defer_build=True)
 
 
 File = TypeVar("File", bound=Section)

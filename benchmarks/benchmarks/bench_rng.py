@@ -60,6 +60,14 @@ def by_jax(name: str, n: int) -> Callable[[], Any]:
     return lambda: draw(key).block_until_ready()
 
 
+def poisson() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Poisson counts of means about 1.5 by inversion, as responses are drawn anew: ours, and a loop by hand."""
+    n = 65_536
+    u, mean, counts = rng.uniform(n, key=KEY), np.exp(0.3 + 0.5 * rng.normal(n, key=KEY, draw=1)), np.empty(n)
+    first, loop = np.exp(-mean), peers.poisson_counts()
+    return lambda: rng.counts(u, np.inf, first, 0.0, mean, terms=200), lambda: loop(u, mean, first, counts)
+
+
 PEERS = {
     "fedkern": by_fedkern,
     "fedkern, 2 threads": lambda name, n: by_fedkern(name, n, n_threads=2),

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 FIGURES = ("cpu", "mib", "modules")
@@ -52,11 +53,22 @@ IMPORTS = {
     "NumPy, SciPy's BLAS": "import numpy, scipy.linalg, threadpoolctl",
     "these and all kernels": "import numpy, scipy.linalg, threadpoolctl, fedkern.kernels",
 }
+# A whole small job, rows included, beside what anybody pays for such rows.
+SMALL = """
+import fedkern, numpy as np
+random, data = np.random.default_rng(1), {}
+for name in ("north", "south", "west"):
+    X = random.normal(size=(500, 8))
+    y = (random.random(500) < 1 / (1 + np.exp(-0.18 * X.sum(axis=1)))).astype(int)
+    data[name] = {f"x{j}": X[:, j] for j in range(8)} | {"y": y}
+fedkern.run({"job": {"method": "likelihood", "seed": 1}, "data": {"response": "y"}}, data=data, progress=False)
+"""
+JOBS = {"NumPy, pandas, scipy.special": "import numpy, pandas, scipy.special", "a job, 3 x 500 x 8": SMALL}
 
 
-def imported(times: int = 3 * TIMES) -> dict[str, float]:
-    """Returns the median seconds of processor of each of `IMPORTS`, beside those of a bare interpreter; they take turns."""
-    codes = {"": "pass", **IMPORTS}
+def imported(codes: Mapping[str, str], times: int = 3 * TIMES) -> dict[str, float]:
+    """Returns the median seconds of processor of each code, beside those of a bare interpreter; they take turns."""
+    codes = {"": "pass", **codes}
     seconds: dict[str, list[float]] = {name: [] for name in codes}
     for turn in range(times + 1):
         for name, code in codes.items():
@@ -66,7 +78,7 @@ def imported(times: int = 3 * TIMES) -> dict[str, float]:
             if turn:  # the first compiles bytecode
                 seconds[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     medians = {name: statistics.median(each) for name, each in seconds.items()}
-    return {name: medians[name] - medians[""] for name in IMPORTS}
+    return {name: medians[name] - medians[""] for name in codes if name}
 
 
 def used(folder: Path, ranks: int, code: str, *arguments: str) -> list[dict[str, float]]:
@@ -134,8 +146,9 @@ Start.track_modules.unit = "modules"  # type: ignore[attr-defined]
 
 def main() -> None:
     print(f"{'imports':28}{'s of CPU':>10}")
-    for name, seconds in imported().items():
-        print(f"{name:28}{seconds:10.3f}")
+    for codes in (IMPORTS, JOBS):
+        for name, seconds in imported(codes).items():
+            print(f"{name:28}{seconds:10.3f}", flush=True)
     with tempfile.TemporaryDirectory() as made:
         simulated(Path(made))
         print(f"{'12 rounds of a sparse job':28}{'s of CPU':>10}{'MiB':>8}{'modules':>10}")

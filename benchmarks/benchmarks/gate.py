@@ -132,6 +132,7 @@ def pairs() -> dict[str, tuple[str, Callable[[], Pair]]]:
             "numpy",
             lambda name=name: (bench_rng.by_fedkern(name, 100_000), bench_rng.by_numpy(name, 100_000)),  # type: ignore[misc]
         )
+    found["rng.counts, 65536 poisson"] = "numba", bench_rng.poisson
     return found
 
 

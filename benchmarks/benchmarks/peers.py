@@ -146,6 +146,25 @@ def fill(name: str) -> Any:
 
 
 @cache
+def poisson_counts() -> Any:
+    """Poisson counts by inversion of uniform numbers: probabilities are added up."""
+    from numba import njit
+
+    @njit(fastmath=True, error_model="numpy")
+    def by_hand(u, mean, first, counts):  # type: ignore[no-untyped-def]
+        for i in range(len(u)):
+            p, k = first[i], 0
+            total = p
+            while u[i] > total and k < 199:
+                k += 1
+                p *= mean[i] / k
+                total += p
+            counts[i] = k
+
+    return by_hand
+
+
+@cache
 def discrete_gaussian() -> Any:
     """Exact draws of the discrete Gaussian from given words (Canonne, Kamath and Steinke 2020); returns how many words were used.
 

@@ -48,6 +48,16 @@ void polya_gamma(const py::array& z, U64 key, U32 client, U32 step, U32 first_it
     kernels().rng.polya_gamma(tilt, y, {first_item, 0, client, step}, key, n_threads);
 }
 
+void counts(const py::array& u, const py::array& most, const py::array& first, const py::array& a, const py::array& b, Index terms,
+            const py::array& count, const py::array& sum, int n_threads) {
+    const Index n = u.size();
+    const auto given = [n](const py::array& values, const char* name) { return vector<const double>(values, name, n); };
+    const Counts vectors{given(u, "u"), given(most, "most"), given(first, "first"), given(a, "a"), given(b, "b"),
+                         vector<double>(count, "count", n), vector<double>(sum, "sum", n)};
+    const py::gil_scoped_release unlocked;
+    kernels().rng.counts(vectors, terms, n_threads);
+}
+
 // ---- A NumPy BitGenerator on the words of a key.
 
 /// NumPy's `bitgen_t` (numpy/random/bitgen.h), by which its Generator calls any bit generator: a part of its stable C API.
@@ -159,6 +169,8 @@ void bind_rng(py::module_& m) {
           "n_threads"_a);
     m.def("polya_gamma", &binding::polya_gamma, "z"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a, "out"_a.noconvert(),
           "n_threads"_a);
+    m.def("counts", &binding::counts, "u"_a.noconvert(), "most"_a.noconvert(), "first"_a.noconvert(), "a"_a.noconvert(),
+          "b"_a.noconvert(), "terms"_a, "count"_a.noconvert(), "sum"_a.noconvert(), "n_threads"_a);
     m.def("inverse_gaussian", &binding::inverse_gaussian, "mean"_a.noconvert(), "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a,
           "first_item"_a, "out"_a.noconvert(), "n_threads"_a);
 }

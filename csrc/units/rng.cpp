@@ -12,6 +12,7 @@ extern const RngTable rng = {
     .gamma = fill_gamma_in_parts,
     .inverse_gaussian = fill_inverse_gaussian_in_parts,
     .polya_gamma = fill_polya_gamma_in_parts,
+    .counts = add_up_in_parts,
 };
 
 } // namespace fedkern::tables::FEDKERN_ISA

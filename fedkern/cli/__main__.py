@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
+from .._imports import imported
 from ..errors import FedkernError, JobError, describe_no_memory, show_own_faults
 from ..jobs import limits as machine
 from ..printing import printable, printable_lines
@@ -371,7 +371,7 @@ def _in(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Returns a command of another module of this folder, which is loaded when it is called."""
 
     def call(options: argparse.Namespace) -> int:
-        command: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __package__), function)
+        command: Callable[[argparse.Namespace], int] = getattr(imported(f"{__package__}.{module}"), function)
         return command(options)
 
     return call

@@ -18,6 +18,9 @@ from .plain_text import canonical
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 UNIT = re.compile(r"[+-]?\d*[.,]?\d+ ?([^\d\s.,:;-]\S*)")  # a number, and a unit behind it
+MARKED = re.compile(
+    r"[^\w\[\]]*\d[\d.,'\u2019\s]*[^\w\[\]]*"
+)  # a number, and marks about it: 1,234 or (3.5) or $ 12; no interval
 EPOCH = datetime(1970, 1, 1)
 TRUTH = {"False": 0.0, "True": 1.0}
 PADDED = re.compile(r"0(?<![\d.eE+-]0)\d")  # a number with a zero before it, anywhere in a text; no decimals, and no exponent
@@ -101,12 +104,13 @@ class Text:
         return all(level.lstrip("-").isalnum() for level in self.levels if level.lower() not in MISSING)  # without decimals
 
     @property
-    def unit(self) -> str:
-        """The unit behind the numbers that all cells hold, or "%"; "" without one, and where values are as few as categories'."""
+    def marked(self) -> bool:
+        """Whether all cells hold numbers with one unit, "%" or other marks about them; not where they are few, as categories."""
         present = [level for level in self.levels if level.lower() not in MISSING]
         units = {match.group(1) if (match := UNIT.fullmatch(level)) else "" for level in present}
-        unit = units.pop() if len(units) == 1 else ""
-        return unit if unit == "%" or len(present) > FEW else ""
+        if len(units) == 1 and "" not in units:
+            return len(present) > FEW or units == {"%"}
+        return len(present) > FEW and not (self.coded or self.category) and all(map(MARKED.fullmatch, present))
 
     @property
     def mixed(self) -> bool:

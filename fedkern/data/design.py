@@ -76,8 +76,8 @@ class Design:
 
 
 _UNITS = (
-    "has numbers with a unit or % behind them, which would be labels: write plain numbers into the files, or, where they are "
-    'labels, set kind = "categorical" in [data.columns.NAME]'
+    "has numbers with a unit or % behind them, or other marks (1,234 or $5), which would be labels: write plain numbers into "
+    'the files, or, where they are labels, set kind = "categorical" in [data.columns.NAME]'
 )
 
 
@@ -126,7 +126,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
                 known_levels = column_of(spec, table, name)
                 hot(cells, known_levels.with_blank() if spec.blank else known_levels, marks)
                 continue
-            if declared is None and cells.unit:
+            if declared is None and cells.marked:
                 called = name_column(name, table.names, known)
                 refusals.errors.append(OwnFault(f"{begin}: {called} {_UNITS}", f"{begin}: column {name!r} {_UNITS}"))
             levels[name] = _levels(cells)

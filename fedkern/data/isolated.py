@@ -239,10 +239,11 @@ def _at_low_end(different: Array, counts: NDArray[np.int64], least: NDArray[np.i
 def _is_apart(value: float, rest: Array, n: NDArray[np.int64], odd: bool) -> bool:
     """Tells whether a value below all others is far from them, with a gap; `rest`: sorted, each `n` times."""
     gap = NEARER_CODES if odd else GAP if abs(value) == DIGIT else BESIDE_IT
+    apart = 0.0 if odd and value < 0 <= rest[0] else APART  # a usual code below zero, where no other is, is nothing else
     for scaled in [np.concatenate([[value], rest])] if odd else _scales(value, rest):
         others = np.repeat(scaled[1:], n)
         centre, sd = _middle(others)
-        if not (sd > 0 and centre - scaled[0] > APART * sd and scaled[1] - scaled[0] > gap * sd):
+        if not (sd > 0 and centre - scaled[0] > apart * sd and scaled[1] - scaled[0] > gap * sd):
             return False
     return True
 

@@ -149,15 +149,22 @@ def _is_plain(held: object) -> bool:
     return held is None or isinstance(held, str | bytes | bool | int | float | list | dict | set | Mapping)
 
 
-def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], used: Used) -> Table:
-    """Returns the table of a dictionary of columns."""
+def _series(raw: object) -> Any:
+    """Returns a column of a data frame as narwhals has it, or None if it is none; narwhals is imported where it may be one."""
+    if isinstance(raw, list | np.ndarray):
+        return None
     import narwhals as nw
 
+    series = nw.from_native(raw, series_only=True, pass_through=True)
+    return series if isinstance(series, nw.Series) else None
+
+
+def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], used: Used) -> Table:
+    """Returns the table of a dictionary of columns."""
     given, texts, dates = [*held.values()], set[str](), set[str]()
 
     def column(name: str, raw: object) -> Cells:
-        series = nw.from_native(raw, series_only=True, pass_through=True)
-        if isinstance(series, nw.Series):
+        if (series := _series(raw)) is not None:
             cells = _column(series, name, source, name in text)
             if not _numbers(series) and isinstance(cells, Text):
                 texts.add(name)

@@ -49,7 +49,9 @@ class Check(At[C]):
             covariates = spec.covariates(header)
             clients[k] = agreement.Client(spec, Summary(covariates, tuple(_kind(spec, name) for name in covariates)))
         server, _ = self.exchange(Stage.of(agreement), lambda: agreement.start(spec, self.names), clients)
-        return None if server is None or server.encoding is None else agreeing.by_names(self.parties.spec, server.encoding)
+        if server is None or server.encoding is None:
+            return None
+        return agreeing.centred(self.config, agreeing.by_names(self.parties.spec, server.encoding))
 
     def notes(self, *, intercept: bool = True, split: bool = False) -> list[str]:
         """Returns lines on columns that tell nothing, or in which few cells decide, at the server's place.

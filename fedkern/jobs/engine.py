@@ -37,7 +37,7 @@ from ..printing import printable, toml_key
 from ..results import guard
 from ..results.result import Result
 from ..transports.place import carrier, signers
-from . import admitted, brief, devices, holders, incomplete, joining, secure, trips, wire
+from . import admitted, devices, holders, incomplete, joining, secure
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .formula import laid
@@ -188,6 +188,8 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None, fo
     JobError
         Something would end the job: for example ranks differ, a policy or an account refuses, a column is missing.
     """
+    from . import brief, trips, wire  # what a check prints, no run needs
+
     rows: dict[str, int] = {}
     found, kept, opening, part = looked_at(method, part, rows)
     if found is None:

@@ -472,6 +472,11 @@ class JobConfig(Section):
         return None
 
     @property
+    def without_intercept(self) -> bool:
+        """Whether the predictor of a row with covariates of 0 is 0."""
+        return False
+
+    @property
     def secure(self) -> bool:
         """Whether the server gets sums over clients alone of what the rounds ask."""
         return False

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import rng
+
 
 @cache
 def special(name: str) -> Callable[..., Any]:
@@ -361,21 +363,11 @@ def added_up(u: Any, most: Any, p: Any, a: Any, b: Any) -> tuple[Vector, Vector,
     -------
     k and P(Y <= k) of n rows, and the indices of those whose means or counts are too large for it
     """
-    u, most, p, a, b = (array.ravel() for array in np.broadcast_arrays(u, most, p, a, b))
     near = a + b < (1 - a) * ONE_BY_ONE / 4  # the mean is (a + b) / (1 - a)
-    counts, sums = np.zeros(u.shape), p.copy()
-    here = np.flatnonzero(near & (u > p) & (most > 0))
-    u, most, p, a, b = (array[here] for array in (u, most, p, a, b))
-    below = p
-    for k in range(1, ONE_BY_ONE):
-        if not here.size:
-            break
-        p = p * (a + b / k)
-        below = below + p
-        counts[here], sums[here] = k, below
-        left = np.flatnonzero((u > below) & (most > k))
-        here, u, most, p, a, b, below = (array[left] for array in (here, u, most, p, a, b, below))
-    return counts, sums, np.concatenate([np.flatnonzero(~near), here])
+    given = np.broadcast_arrays(u, np.where(near, most, 0.0), near, p, a, b)
+    u, most, near, *chances = (array.reshape(-1) for array in given)
+    counts, sums = rng.counts(u, most, *chances, terms=ONE_BY_ONE)
+    return counts, sums, np.flatnonzero(~near | (counts == ONE_BY_ONE - 1))
 
 
 def log_gamma_numbers(source: Any, shape: Any, n: int) -> Vector:

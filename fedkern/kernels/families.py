@@ -398,8 +398,20 @@ def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, 
 # Poisson --------------------
 
 
-def _poisson_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+def _counted_cdf(y: Vector, chances: tuple[Any, Any, Any], far: Callable[..., Vector], *rest: Any) -> Vector:
+    """Returns P(Y <= y) of counts by their `chances`, as `of.added_up` takes them; far(y, *rest) where these are too many."""
+    numbers = np.broadcast_arrays(y, *rest)
+    _, below, large = of.added_up(2.0, np.floor(numbers[0]), *chances)
+    below[large] = far(*(array.ravel()[large] for array in numbers))
+    return np.minimum(below, 1.0).reshape(numbers[0].shape)
+
+
+def _poisson_far(y: Vector, mean: Vector) -> Vector:
     return np.asarray(special("pdtr")(y, mean))
+
+
+def _poisson_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    return _counted_cdf(y, (np.exp(-mean), 0.0, mean), _poisson_far, mean)
 
 
 MANY = 1e8  # mean counts from here on are drawn by the expansion alone
@@ -420,14 +432,14 @@ def _large_counts(u: Vector, mean: Vector) -> Vector:
     drawn = _expanded(u, mean)
     few = np.flatnonzero(~(mean > MANY))
     y, u, mean = np.nan_to_num(drawn[few]), u[few], mean[few]
-    far = np.flatnonzero((y > 0) & (_poisson_cdf(np.maximum(y - 1, 0), mean, 1.0, None) >= u))
+    far = np.flatnonzero((y > 0) & (_poisson_far(np.maximum(y - 1, 0), mean) >= u))
     while far.size:
         y[far] -= 1
-        far = far[(y[far] > 0) & (_poisson_cdf(np.maximum(y[far] - 1, 0), mean[far], 1.0, None) >= u[far])]
-    near = np.flatnonzero(_poisson_cdf(y, mean, 1.0, None) < u)
+        far = far[(y[far] > 0) & (_poisson_far(np.maximum(y[far] - 1, 0), mean[far]) >= u[far])]
+    near = np.flatnonzero(_poisson_far(y, mean) < u)
     while near.size:
         y[near] += 1
-        near = near[_poisson_cdf(y[near], mean[near], 1.0, None) < u[near]]
+        near = near[_poisson_far(y[near], mean[near]) < u[near]]
     drawn[few] = y
     return drawn
 
@@ -522,10 +534,7 @@ def _negative_tail(y: Vector, mean: Vector, scale: Scale) -> Vector:
 
 
 def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
-    y, mean, r = np.broadcast_arrays(y, mean, scale)
-    _, below, large = of.added_up(2.0, np.floor(y), *_negative_chances(mean, r))
-    below[large] = _negative_tail(*(array.ravel()[large] for array in (y, mean, r)))
-    return np.minimum(below, 1.0).reshape(y.shape)
+    return _counted_cdf(y, _negative_chances(mean, scale), _negative_tail, mean, scale)
 
 
 def _negative_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:

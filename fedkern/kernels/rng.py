@@ -21,9 +21,9 @@ from fedkern import _core
 
 from .._deprecate import Renamed, arguments
 from . import homes
-from ._checks import KEY, MADE, SEED, WORD, Domain, describe
+from ._checks import AT_LEAST_1, KEY, MADE, SEED, WORD, Domain, describe
 from ._docs import Given, binds, documented
-from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
+from ._record import BACKENDS, COMPILED, F64, Array, Kernel, Out, Scalar, home
 
 if TYPE_CHECKING:
     from ._bit_generator import Philox4x32
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "bind_words",
     "bit_generator",
+    "counts",
     "exponential",
     "gamma",
     "inverse_gaussian",
@@ -217,6 +218,35 @@ POLYA_GAMMA = Kernel(
     example="""
         >>> rng.polya_gamma(np.array([0.0, 1.0, 4.0]), key=rng.key(7)).round(3)
         array([0.071, 0.315, 0.108])
+    """,
+)
+
+COUNTS = Kernel(
+    "rng.counts",
+    __name__,
+    purpose="Counts whose probabilities follow from each other, by inversion.",
+    source="Panjer (1981)",
+    inputs=tuple(Array(name, ("size",), F64) for name in ("u", "most", "first", "a", "b")),
+    outputs=(Array("count", ("size",), F64), Array("sum", ("size",), F64)),
+    scalars=(Scalar("terms", AT_LEAST_1),),
+    backends=COMPILED,
+    host="how many terms are added differs from row to row",
+    words={
+        "u": "What the distribution function is to reach: a uniform number, of a draw; above 1 to know the function at `most`.",
+        "most": "No count is larger; infinity for no such bound.",
+        "first": "P(Y = 0).",
+        "a": "With b says P(Y = k) = (a + b / k) P(Y = k - 1): 0 of Poisson counts, whose mean is b.",
+        "b": "See a.",
+        "terms": "How many probabilities are added at most.",
+        "size": "How many counts, where no array says it. Beside an array it must be the array's length.",
+        "count": "The smallest k with P(Y <= k) >= u, or `most`; terms - 1 where neither is reached, sum < u and count < most.",
+        "sum": "P(Y <= count).",
+    },
+    example="""
+        >>> mean = 2.0
+        >>> count, sum = rng.counts(np.array([0.1, 0.5, 0.99]), np.inf, np.exp(-mean), 0.0, mean, terms=200)
+        >>> count
+        array([0., 2., 6.])
     """,
 )
 
@@ -559,6 +589,28 @@ def polya_gamma(
     """Returns Polya-Gamma numbers PG(1, z), exact."""
     (tilts,) = _parameters(POLYA_GAMMA, size, backend, out, z=z)
     return _own_blocks(POLYA_GAMMA, (tilts,), key, client, step, first_item, out, n_threads, backend)
+
+
+@documented(COUNTS)
+def counts(
+    u: NDArray[np.float64] | float,
+    most: NDArray[np.float64] | float,
+    first: NDArray[np.float64] | float,
+    a: NDArray[np.float64] | float,
+    b: NDArray[np.float64] | float,
+    *,
+    terms: int,
+    size: int | None = None,
+    out: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None] | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns counts by their distribution function, which is added up, and the function there."""
+    vectors = _parameters(COUNTS, size, backend, None, u=u, most=most, first=first, a=a, b=b)
+    count: NDArray[np.float64]
+    sum: NDArray[np.float64]
+    count, sum = COUNTS.compute(tuple(vectors), out, n_threads, backend, terms=terms)
+    return count, sum
 
 
 def _pairs(

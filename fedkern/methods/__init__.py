@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from .._imports import imported
 from ..errors import JobError
 from ..jobs.keys import METHODS as METHODS
 from ..jobs.keys import JobConfig, Raw
@@ -37,7 +37,7 @@ def load_method(name: str, tables: Raw = MappingProxyType({}), files: Iterable[P
         No method has this name, several packages bring it, a policy of this machine does not allow it, or it cannot be loaded.
     """
     if name in METHODS:
-        own: Method[Any] = import_module(f".{name}.doors", __name__).METHOD
+        own: Method[Any] = imported(f"{__name__}.{name}.doors").METHOD
         return own
     found = installed.entry(installed.METHODS_GROUP, name, METHODS)
     if found is None:
@@ -53,7 +53,7 @@ def load_method(name: str, tables: Raw = MappingProxyType({}), files: Iterable[P
 @cache
 def data_keys() -> frozenset[str]:
     """Returns the keys that [data] has with any method of this package. Of the methods only their keys are imported."""
-    kinds = [import_module(f".{name}.keys", __name__).Config for name in METHODS]
+    kinds = [imported(f"{__name__}.{name}.keys").Config for name in METHODS]
     return frozenset(key for kind in kinds for key in kind.model_fields["data"].annotation.model_fields)
 
 

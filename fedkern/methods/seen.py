@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.exchanges.compare import one_but_for, spellings
+from ..data import isolated
 from ..data.cells import EACH, MISSING, TRUTH, UNIT, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL
 from ..data.far import FAR, coded, distances
@@ -100,6 +101,14 @@ def coded_apart(tables: Sequence[Table], name: str) -> bool:
     pairs = [set(np.unique(numbers).tolist()) for numbers in values]
     rows = sum(len(numbers) for numbers in values)
     return all(len(pair) == 2 for pair in pairs) and len(set().union(*pairs)) > 2 and rows >= sum(map(len, pairs)) * EACH
+
+
+def codes_beside_two(tables: Sequence[Table], name: str) -> list[float]:
+    """Returns the usual codes for missing values (-9, 999) in a column that has two neighbouring whole numbers beside them."""
+    values = {*np.unique(np.concatenate([_numbers(table, name) for table in tables])).tolist()}
+    codes = values.intersection(isolated.CODES)
+    others = values - codes
+    return sorted(codes) if len(others) == 2 and max(others) - min(others) == 1 else []
 
 
 def _are_dates(table: Table, name: str) -> bool:

@@ -111,15 +111,24 @@ def units_of_effects(encoding: Encoding) -> Array:
 
 
 def _constants(encoding: Encoding) -> dict[str, tuple[float, float]]:
-    """Returns the centres and scales of numeric columns that stand alone."""
-    formula = encoding.formula
-    found = {} if formula is None else {column: formula.monomial(made) for made, column in zip(formula.made, encoding.columns)}
-    return {
-        name: column.constants
-        for column, (labels, powers) in found.items()
-        for name, k in powers
-        if k == 1 and len(powers) == 1 and not labels
-    }
+    """Returns the centres and scales of numbers that stand alone, or of which each level has a slope: the sum of such columns."""
+    if (formula := encoding.formula) is None:
+        return {}
+    found, parts = dict[str, tuple[float, float]](), dict[tuple[str, frozenset[str]], list[tuple[float, float]]]()
+    for made, column in zip(formula.made, encoding.columns):
+        labels, powers = formula.monomial(made)
+        if len(powers) == 1 and all(k == 1 for _, k in powers) and not any(reduced for _, reduced, _ in labels):
+            ((name, _),) = powers
+            if not labels:
+                found[name] = column.constants
+            elif column.constants[0]:  # no rescaled column alone
+                parts.setdefault((name, _factors(formula, labels)), []).append(column.constants)
+    for (name, factors), slopes in parts.items():
+        mean = sum(center for center, _ in slopes)
+        variance = sum(center**2 + scale**2 for center, scale in slopes) - mean**2
+        if len(slopes) == math.prod(len(formula.known[factor].levels or ()) for factor in factors) and variance > 0:
+            found.setdefault(name, (mean, math.sqrt(variance)))
+    return found
 
 
 def _expanded(

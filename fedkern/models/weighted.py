@@ -8,6 +8,7 @@ Detecting and diagnosing prior and likelihood sensitivity with power-scaling.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -165,43 +166,41 @@ def without(posterior: Weighted, values: Array) -> tuple[Without, ...]:
     return tuple(posteriors)
 
 
-def sensitivity(posterior: Weighted, log_density: Array, quantities: Array) -> tuple[Array, Array]:
-    """Measures how much the posterior of each quantity moves with the power of the prior, or of the likelihood.
+def sensitivity(posterior: Weighted, log_densities: Sequence[Array], quantities: Array) -> tuple[Array, Array]:
+    """Measures how much the posterior of each quantity moves with the power of a component, such as the prior or the likelihood.
 
     Parameters
     ----------
-    log_density : (N,) of the component, without Jacobians
+    log_densities : (N,) of each component, without Jacobians
     quantities : (N, K)
 
     Returns
     -------
-    measure : (K,) gradient of the cumulative Jensen-Shannon distance in log2 of the power, as priorsense's
-    k_hat : (2,) of the weights at both powers
+    measure : (C, K) of each component: gradient of the cumulative Jensen-Shannon distance in log2 of the power, as priorsense's
+    k_hat : (C, 2) of the weights at both powers
     """
     # The distance is relative to the range of the draws: of equal ones, as those of the paper are, it is the posterior's.
     chosen = posterior.resampled(SCALED, 0.5)
-    equal, values, density = np.full(SCALED, 1 / SCALED), quantities[chosen], log_density[chosen]
-    steps, tails = [], []
-    for power in POWERS:
-        log_weights, k_hat = psis.smoothed((power - 1) * density)
-        tails.append(k_hat)
-        moved = [_distance(column, equal, np.exp(log_weights)) for column in values.T]
-        steps.append(np.array(moved) / abs(np.log2(power)))
-    return np.asarray(np.mean(steps, axis=0)), np.array(tails)
+    changed = [psis.smoothed((power - 1) * density[chosen]) for density in log_densities for power in POWERS]
+    weights = [np.exp(log_weights) for log_weights, _ in changed]
+    moved = np.array([_distances(column, weights) for column in quantities[chosen].T])
+    steps = moved.T.reshape(len(log_densities), len(POWERS), -1) / abs(np.log2(POWERS))[:, np.newaxis]
+    return steps.mean(axis=1), np.array([k_hat for _, k_hat in changed]).reshape(-1, len(POWERS))
 
 
-def _distance(x: Array, p: Array, q: Array) -> float:
-    """Returns the symmetric cumulative Jensen-Shannon distance, in [0, 1], between two weightings of the same values.
+def _distances(x: Array, weightings: Sequence[Array]) -> list[float]:
+    """Returns the symmetric cumulative Jensen-Shannon distance, in [0, 1], of each weighting of values from equal weights.
 
     Source: Nguyen and Vreeken (2015); the larger of both directions of the values, the root of the bounded divergence.
     """
-    return max(_one_way(x, p, q), _one_way(-x, p, q))
+    both = [(np.argsort(values, kind="stable"), values) for values in (x, -x)]
+    ways = [(order, np.diff(values[order])) for order, values in both]
+    return [max(_one_way(bins, weights[order]) for order, bins in ways) for weights in weightings]
 
 
-def _one_way(x: Array, p: Array, q: Array) -> float:
-    """Returns this distance in one direction of the values."""
-    order = np.argsort(x, kind="stable")
-    bins, P, Q = np.diff(x[order]), np.cumsum(p[order])[:-1], np.cumsum(q[order])[:-1]
+def _one_way(bins: Array, q: Array) -> float:
+    """Returns this distance in one direction: of weights in the values' order, between which there are these bins."""
+    P, Q = (np.cumsum(weights)[:-1] for weights in (np.full(len(q), 1 / len(q)), q))
     middle = 0.5 * (P + Q)
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 log 0 = 0
         divergences = [

@@ -196,7 +196,7 @@ def _odds(n: Array, seen: Array) -> tuple[Array, Array, Array]:
     return odds, other, np.sqrt(1 / (n * seen * (1 - seen)) + 1 / ((rest[0] + 1) * theirs * (1 - theirs)))
 
 
-def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, n_own: int) -> tuple[int, ...]:
+def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, n_own: int, right: int = 0) -> tuple[int, ...]:
     """Finds the site of survival times where an event means what its absence means elsewhere; none or one.
 
     Rows without event were seen longest at every site, so that slopes do not turn: the times at which rows are lost know nothing
@@ -212,6 +212,7 @@ def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, n_own: int) 
     n, seen : (M,) numbers of rows, and shares of events (neither 0 nor 1)
     h, P : (M, d) and (M, d, d) of each site
     n_own : how many of the first coefficients are each site's own, as an intercept
+    right : how many of the first sites are known to be right, and not looked at
     """
     odds, other, error = _odds(n, seen)
     try:
@@ -220,7 +221,7 @@ def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, n_own: int) 
         return ()
     apart = (np.abs(odds - other) > OPPOSED * error) & (np.abs(odds + other) < MIRRORED + 2 * error)
     found = list[int]()
-    for k in np.flatnonzero(apart).tolist():
+    for k in (right + np.flatnonzero(apart[right:])).tolist():
         rest = np.arange(len(n)) != k
         total, information = h[rest].sum(axis=0), P[rest].sum(axis=0)
         try:

@@ -81,12 +81,12 @@ def grid(encoding: Encoding, at: Mapping[str, object], by: Sequence[str]) -> tup
         made = {name: columns.get(f"{call}({name})") for name in known if name not in {*levels, *centres}}
         centres |= {name: float(back(of.center)) for name, of in made.items() if of is not None and of.center is not None}
     roles = (encoding.response, encoding.trials, encoding.weight, encoding.row_id)
-    needed = list(dict.fromkeys([*known, *(name for name in encoding.needed if name not in roles)]))
+    needed = list(dict.fromkeys([*known, *(_read(name) for name in encoding.needed if name not in roles)]))
     if odd := [name for name in by if name not in levels] + [name for name in at if name not in needed]:
         names = f"by = names columns of levels ({', '.join(levels)}), and values are of {', '.join(needed)}"
         raise JobError(f"effects: {', '.join(map(repr, odd))}: {names}")
     if lacking := [name for name in needed if name not in {*at, *levels, *centres}]:
-        raise JobError(f"effects: nothing tells at which value of {', '.join(lacking)}; give one, such as {lacking[0]}=0")
+        raise JobError(f"effects: nothing tells at which value of {', '.join(lacking)}; give one, such as {lacking[0]}=1")
     values = {name: np.atleast_1d(np.asarray(given, object)).tolist() for name, given in at.items()}
     values_of = values | {name: [*levels[name]] for name in by if name not in values}
     others = {name: [*levels[name]] for name in levels if name not in values_of}
@@ -96,6 +96,15 @@ def grid(encoding: Encoding, at: Mapping[str, object], by: Sequence[str]) -> tup
         raise JobError(f"effects: {len(cells)} cells of {len(over)} rows each; give values of columns of levels, too")
     fixed = {name: centre for name, centre in centres.items() if name not in values_of}
     return cells, [{**fixed, **cell, **row} for cell in cells for row in over]
+
+
+def _read(name: str) -> str:
+    """Returns the column of the file that a role reads: of an offset log(days) the days."""
+    try:
+        variables = factors.read(name).variables
+    except JobError:  # a column's name that is no expression
+        return name
+    return variables[0] if len(variables) == 1 else name
 
 
 def effects(cells: Cells, prediction: Prediction) -> Cells:

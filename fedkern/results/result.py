@@ -441,13 +441,14 @@ class Result:
         return questions.hypothesis(text, self._groups, [str(row["parameter"]) for row in rows if not row["site"]])
 
     def effects(self, by: str | Sequence[str] = (), **at: object) -> PredictionFrame:
-        """Returns the mean of the response at chosen values of columns, as R's emmeans does, on the response's scale.
+        """Returns the mean of the response at chosen values of columns, as R's emmeans does with `regrid = "response"`.
 
         Parameters
         ----------
         by : columns of levels, all of whose levels are asked for
         **at : column -> its values. Of other columns numbers are at the centre of the job's rows, and over levels is averaged,
-            each of which counts alike; effects of groups and clients are those of new ones
+            each of which counts alike: over means of the response, where emmeans by itself averages predictors. Of an
+            offset `log(days)` give `days`; effects of groups and clients are those of new ones
 
         Returns
         -------

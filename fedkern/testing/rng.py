@@ -68,3 +68,26 @@ def polya_gamma(source: Source) -> Case:
         source.choose([1.0, 30.0]) * source.random.standard_normal(n), extremes=(0.0, 1e-200, 3000.0, 1e200, np.inf, np.nan)
     )
     return Case({"z": z, **{k: v for k, v in counter(source, n).items() if k != "draw"}}, kind="variate")
+
+
+def counts(source: Source) -> Case:
+    """Makes a case of Poisson, negative binomial or binomial counts, some of which are not reached."""
+    n = source.size()
+    u, mean = source.random.uniform(size=n), np.exp(source.random.uniform(-3, 4, n))
+    share = mean / (3.5 + mean)
+    first, a, b = source.choose(
+        [
+            (np.exp(-mean), 0.0, mean),
+            (np.exp(-3.5 * np.log1p(mean / 3.5)), share, 2.5 * share),
+            ((1 - share) ** 12, -share / (1 - share), 13 * share / (1 - share)),
+        ]
+    )
+    u = source.array(source.choose([u, np.full(n, 2.0)]), extremes=(0.0, 1.0, np.nan))
+    most = source.choose([np.inf, source.array(source.random.integers(0, 30, n).astype(float))])
+    vectors = {
+        "most": most,
+        "first": source.array(first),
+        "a": a if isinstance(a, float) else source.array(a),
+        "b": source.array(b),
+    }
+    return Case({"u": u, **vectors, "terms": source.choose([1, 20, 200]), "size": n}, kind="elementwise")

@@ -271,3 +271,32 @@ def test_a_map_is_fitted(tmp_path: Path) -> None:
     where = {"prior": str(tmp_path / "prior"), "area": "district"}
     result = package.fit("cases ~ poverty + offset(log(expected))", files, map=where)
     assert str(result).startswith("sigma: poisson (log): cases ~ poverty")
+
+
+def test_headers_and_the_family_are_read_in_the_dialect_of_the_files(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
+    (tmp_path / "a.csv").write_text("x;y\n0,5;0\n1,5;2\n2,5;9\n")
+    written = {"delimiter": ";", "decimal": ","}
+    front.fit("y ~ x", [tmp_path / "a.csv"], dialect=written)
+    assert (asked[-1]["model"]["family"], asked[-1]["data"]["dialect"]) == ("auto", written)
+    with pytest.raises(JobError, match="'z' of the formula is no column of any client; there are x, y"):
+        front.fit("y ~ z", [tmp_path / "a.csv"], dialect=written)
+    rows = {"x": [0.5, 1.5, 2.5, 3.5], "y": [0, 2, 4, -9]}
+    front.fit("y ~ x", {"a": rows}, dialect={"missing": ["-9"]})
+    assert asked[-1]["model"]["family"] == "auto", "a word for a missing cell is no measurement"
+
+
+@pytest.mark.parametrize("code", [-9, 9, 999])
+def test_a_code_for_a_missing_value_beside_a_binary_response_chooses_no_family(code: int) -> None:
+    """It was gaussian with -9, and Poisson with 9, both "converged" and without a note."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=300)
+    z = (rng.random(300) < 1 / (1 + np.exp(-x))).astype(int)
+    z[:3] = code
+    rows = pd.DataFrame({"x": x, "z": z, "site": np.arange(300) % 3})
+    with pytest.raises(JobError, match=f"'z' has two values beside {code}: .* give dialect = {{'missing': \\['{code}'\\]}}"):
+        package.fit("z ~ x", rows, by="site")
+    result = package.fit("z ~ x", rows, by="site", dialect={"missing": [str(code)]})
+    assert result.job["model"]["family"] == "bernoulli"
+    wanted = package.fit("z ~ x", rows[3:], by="site")
+    means = [found.summary["parameters"]["theta[x]"]["mean"] for found in (result, wanted)]
+    assert means[0] == pytest.approx(means[1], abs=0.01)

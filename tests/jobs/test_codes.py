@@ -112,6 +112,15 @@ def test_a_usual_code_may_be_nearer(code: float) -> None:
     assert not repeated(np.where(values == code, 98.0, values))
 
 
+def test_a_usual_code_below_zero_needs_a_gap_alone() -> None:
+    """-9 among ages from 20 to 60, all as frequent: that is 3.3 of their robust standard deviations from the median."""
+    values = np.random.default_rng(1).integers(20, 60, 200).astype(float)
+    values[::50] = -9.0
+    assert coded(values) == [-9.0]
+    values[::50] = -8.0  # which is no usual one
+    assert not coded(values)
+
+
 @pytest.mark.parametrize(
     ("value", "code"), [(666.0, False), (500.0, False), (777.0, True), (99.9, True), (0.0, True), (-1.0, True)]
 )

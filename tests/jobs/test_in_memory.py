@@ -427,6 +427,11 @@ def test_numbers_with_a_percent_sign_are_no_labels() -> None:
     assert "theta[share=2.5%]" in fedkern.run({**job, "data": {"response": "y", **labels}}, data={"a": frame}).parameters
     with pytest.raises(JobError, match=r"column .share. has numbers with a unit or % behind them"):
         fedkern.run(job, data={"a": frame.assign(share=[f"{k}.{k % 7} mg/dl" for k in range(200)])})
+    for mark in ("{:,}.5", "({})", "\u2212{}", "$ {}"):
+        with pytest.raises(JobError, match=r"column .share. has numbers with a unit or % behind them, or other marks"):
+            fedkern.run(job, data={"a": frame.assign(share=[mark.format(1000 + k) for k in range(200)])})
+    for label in ("{:05}", "({}, 1000]", "2024-{}"):  # codes, intervals, and parts of dates are labels
+        fedkern.run(job, data={"a": frame.assign(share=[label.format(10 + k % 25) for k in range(200)])})
     few = fedkern.run(job, data={"a": frame.assign(share=[f"{k % 3} mg" for k in range(200)])})
     assert "theta[share=1 mg]" in few.parameters
     frame.loc[0:20, "share"] = "none of it"

@@ -213,3 +213,28 @@ def test_metropolis_rule():
         assert not accept(np.log(0.29), 0.3)
         assert not accept(-np.inf, 1e-15)
         assert not accept(np.nan, 0.5)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "reference"])
+def test_counts_are_quantiles_and_their_sum_the_distribution_function(seed, backend):
+    random = np.random.default_rng(seed)
+    u, mean, r, n, p = random.random(N), np.exp(random.uniform(-4, 3, N)), 1.7, 9.0, random.random(N) / 2
+    share = mean / (r + mean)
+    for law, first, a, b in (
+        (stats.poisson(mean), np.exp(-mean), 0.0, mean),
+        (stats.nbinom(r, 1 - share), (1 - share) ** r, share, (r - 1) * share),
+        (stats.binom(n, p), (1 - p) ** n, -p / (1 - p), (n + 1) * p / (1 - p)),
+    ):
+        count, total = rng.counts(u, np.inf, first, a, b, terms=2000, backend=backend)
+        assert np.array_equal(count, law.ppf(u))
+        np.testing.assert_allclose(total, law.cdf(count), atol=1e-13)
+        most, below = rng.counts(2.0, np.minimum(count, 5), first, a, b, terms=2000, backend=backend)
+        assert np.array_equal(most, np.minimum(count, 5))
+        np.testing.assert_allclose(below, law.cdf(most), atol=1e-13)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "reference"])
+def test_counts_beyond_their_terms_are_told(backend):
+    count, total = rng.counts(np.array([0.5, np.nan]), np.inf, np.exp(-30.0), 0.0, 30.0, terms=20, backend=backend)
+    assert count.tolist() == [19, 0]
+    assert total[0] == pytest.approx(stats.poisson(30).cdf(19))

@@ -53,6 +53,8 @@ OF_R: dict[str, tuple[int, float]] = {
     "log(w)/z + g:z": (5, 91.37774211),
     "(h - (z + bs(z, knots=c(2,3), Boundary.knots=c(1,5))))*((factor(k):h)*g + log(w)) - 1": (20, 74.57563371),
     "z/(z + 0)": (1, 123.5611331),
+    "I(w^(1/3))": (2, 93.39737657),
+    "I(w^2^0.5) + I(w^-(1/2))": (3, 92.53979911),
     "(g*x + g:(bs(z, knots=c(2,3), Boundary.knots=c(1,5))) + (log(w):factor(k)):factor(k))^2": (90, 17.92321014),
     "bs(z, knots=c(2,3), Boundary.knots=c(1,5))": (6, 91.64704953),
     "(factor(k) + factor(k)*g + (x + h):g:factor(k))^2": (36, 47.66148454),

@@ -121,7 +121,7 @@ def test_sensitivity_is_that_of_arviz() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((weighted.SCALED, 2))
     log_density = stats.norm.logpdf(x[:, 0], 2, 0.8) + 0.1 * x[:, 1]
-    found, k_hats = weighted.sensitivity(Weighted(x, np.zeros(len(x))), log_density, x)
+    (found,), (k_hats,) = weighted.sensitivity(Weighted(x, np.zeros(len(x))), [log_density], x)
     core = arviz_stats.base.array_stats
     lower, upper = (np.exp((power - 1) * log_density) for power in weighted.POWERS)
     want = [core._power_scale_sense(column, lower / lower.sum(), upper / upper.sum(), *weighted.POWERS) for column in x.T]
@@ -136,13 +136,12 @@ def test_a_strong_prior_is_sensitive_and_a_weak_one_is_not() -> None:
     for sd, marked in ((0.3, True), (20.0, False)):
         prior, likelihood = stats.norm.logpdf(x[:, 0], 0, sd), stats.norm.logpdf(1.0, x[:, 0], 0.5)
         posterior = Weighted(x, prior + likelihood - stats.norm.logpdf(x[:, 0], 0, 1.5))
-        (of_prior,), _ = weighted.sensitivity(posterior, prior, x)
-        (of_likelihood,), _ = weighted.sensitivity(posterior, likelihood, x)
+        ((of_prior,), (of_likelihood,)), _ = weighted.sensitivity(posterior, [prior, likelihood], x)
         assert bool(of_prior > weighted.SENSITIVE) == marked
         assert of_likelihood > weighted.SENSITIVE
         chosen = posterior.draws[weighted.resampled(posterior.weights, 20_000, 0.5)]
         plain = Weighted(chosen, np.zeros(len(chosen)))
-        (again,), _ = weighted.sensitivity(plain, stats.norm.logpdf(chosen[:, 0], 0, sd), chosen)
+        ((again,),), _ = weighted.sensitivity(plain, [stats.norm.logpdf(chosen[:, 0], 0, sd)], chosen)
         assert again == pytest.approx(of_prior, rel=0.1, abs=0.002)
 
 

@@ -127,6 +127,15 @@ def test_times_have_draws_of_their_restricted_mean_and_new_times(family: str, mo
         without.prediction(NEW).draws  # noqa: B018
 
 
+def test_of_an_offset_that_is_calculated_its_column_is_asked_for() -> None:
+    counts = ROWS.assign(days=1 + ROWS.z, n=np.arange(len(ROWS)) % 5)
+    result = fedkern.fit("n ~ age + offset(log(days))", counts, "poisson", by="site")
+    with pytest.raises(JobError, match="nothing tells at which value of days; give one, such as days=1"):
+        result.effects(age=50)
+    of_one, of_ten = result.effects(age=50, days=[1, 10])["mean"]
+    assert of_ten == pytest.approx(10 * of_one, rel=1e-12)
+
+
 def test_pvi_has_draws_too() -> None:
     clients = {name: rows[["age", "sex", "y"]] for name, rows in ROWS.groupby("site")}
     result = fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y"}}, data=clients)

@@ -1,5 +1,5 @@
 #pragma once
-#include "fedkern/rng.hpp"
+#include "fedkern/counts.hpp"
 
 namespace fedkern {
 
@@ -11,6 +11,7 @@ struct RngTable {
     void (*inverse_gaussian)(Vector<const double> mean, Vector<const double> shape, Vector<double> out, Counter first, U64 key,
                              int n_threads);
     void (*polya_gamma)(Vector<const double> z, Vector<double> out, Counter first, U64 key, int n_threads);
+    void (*counts)(const Counts& vectors, Index terms, int n_threads);
 };
 
 } // namespace fedkern

@@ -371,6 +371,31 @@ def _designed(means: Array, variances: Array) -> NDArray[np.bool_]:
     return np.asarray((np.ptp(means, axis=0) <= SAME * size) & (np.ptp(variances, axis=0) <= SAME * size**2))
 
 
+def same_as_published(table: Sequence[Mapping[str, Value]], newcomer: Facts) -> list[str]:
+    """Returns the clients of a published table of columns (`table_of`) whose rows a newcomer may have: they have its numbers.
+
+    Chance makes rounded means alike as often as their standard errors say; a column that all clients have alike tells nothing.
+    """
+    numbers = {(row["column"], row["client"]): (row["rows"], row["mean"], row["sd"]) for row in table}
+    clients = list(dict.fromkeys(str(client) for _, client in numbers))
+    named = {name for name, _ in numbers}
+    rows, (means, variances) = (
+        [row for row in table_of(newcomer) if row["column"] in named and row["mean"] is not None],
+        newcomer.moments,
+    )
+    chance = float(len(clients))
+    for j, name in enumerate(column.name for column in newcomer.columns):
+        differs = len(clients) == 1 or len({numbers.get((name, client)) for client in clients}) > 1
+        if name in named and variances[0, j] > 0 and differs:
+            whole = _are_whole(newcomer.sizes, means[:, j], variances[:, j])
+            step = max(10.0 ** (math.floor(math.log10(abs(means[0, j]) or 1.0)) - 3), whole / newcomer.sizes[0])
+            chance *= min(1.0, step / math.sqrt(4 * math.pi * variances[0, j] / newcomer.sizes[0]))
+    if not rows or chance > BY_CHANCE:
+        return []
+    theirs = [(row["column"], (row["rows"], row["mean"], row["sd"])) for row in rows]
+    return [client for client in clients if all(numbers.get((name, client)) == known for name, known in theirs)]
+
+
 def with_one_response(group: Sequence[int], answers: Sequence[tuple[float, float]]) -> Iterator[tuple[int, ...]]:
     """Yields those of clients with the same covariates that have the same sums of the response, too. `answers`: of all clients,
     two sums over the responses each (`level`)."""

@@ -11,11 +11,13 @@ stands for the run's posterior (`Normal`), and then all for values at draws abou
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.expfam import packed, unpacked
 from ...models.weighted import Weighted
 from ..core.kept import PersistentSet
 from ..core.messages import Event, Protocol, Saved, ServerEffects, evolve
@@ -66,6 +68,17 @@ class Normal:
     def of(cls, posterior: Weighted) -> Normal:
         """Returns the normal distribution with the moments of weighted draws."""
         return cls(posterior.mean, np.asarray(np.linalg.inv(posterior.covariance), np.float64))
+
+    @classmethod
+    def of_content(cls, content: Mapping[str, Sequence[float]]) -> Normal:
+        """Returns the distribution that `content` has written."""
+        mean = np.array(content["mean"])
+        return cls(mean, unpacked(np.array([content["precision"]]), len(mean))[0])
+
+    @property
+    def content(self) -> dict[str, list[float]]:
+        """The mean, and the lower triangle of the precision row by row."""
+        return {"mean": self.mean.tolist(), "precision": packed(self.precision[np.newaxis])[0].tolist()}
 
     def values(self, points: Array) -> Array:
         """Returns the log-density (n,) at points (n, P), up to a constant."""

@@ -23,6 +23,7 @@ from ...finding import Finding
 from ...labels import in_order
 from ...models.encoding import Column, Encoding, Spec
 from ...models.formula.expansion import Formula, Made
+from ..keys import JobConfig
 from ..run import Run
 from ..stage import Stage
 
@@ -46,10 +47,18 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     OwnFault
         A spline of the agreed knots singles out some of a client's rows.
     """
+    formula = run.parties.spec.formula
+    return centred(run.config, run.agreed(tables) if formula is None else _by_formula(run, tables, formula))
+
+
+def centred(config: JobConfig, encoding: Encoding) -> Encoding:
+    """Returns the encoding of a job's columns, which are not centred where a row with covariates of 0 has a predictor of 0."""
+    return encoding.uncentred if config.without_intercept else encoding
+
+
+def _by_formula(run: Run[Any], tables: Mapping[int, Table], formula: Formula) -> Encoding:
+    """Returns the encoding of the columns that a formula makes."""
     spec = run.parties.spec
-    formula = spec.formula
-    if formula is None:
-        return run.agreed(tables)
     arguments = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
     first_spec = replace(
         spec, standardise=spec.standardise if arguments or spec.standardise == "public" else "none", columns=_read(spec)
@@ -131,10 +140,9 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
 
 def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], first: Encoding) -> Encoding:
     agreed_columns = tuple(column for made in formula.made if (column := columns[made.name]) is not None)
-    encoding = replace(
+    return replace(
         spec.encoding(agreed_columns), positive=first.positive, labels=first.labels, formula=formula, joined=first.joined
     )
-    return encoding if formula.intercept else encoding.uncentred
 
 
 def _given(spec: Spec, text: str) -> bool:

@@ -169,3 +169,16 @@ def polya_gamma(z, key, client, step, first_item, out, n_threads):
             side[todo[proposed]] = -1
             todo = todo[~accepted]
             attempt += 1
+
+
+def counts(u, most, first, a, b, terms, count, sum, n_threads):
+    p, below = first, first
+    count[:] = 0
+    for k in range(1, terms):
+        goes = (u > below) & (most > k - 1)
+        if not goes.any():
+            break
+        p = np.where(goes, p * (a + b / k), 0)
+        below = below + p
+        count[goes] = k
+    sum[:] = below

@@ -9,6 +9,7 @@ power-scaling; docs/spec/likelihood.md, section 5; docs/concepts/convergence.md,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +48,7 @@ def sensitivity(weights: Weighted, prior: Array, likelihood: Array, values: Mapp
     values : name -> (N,)
     """
     stacked = np.column_stack([*values.values()])
-    by_prior, _ = weighted.sensitivity(weights, prior, stacked)
-    by_rows, _ = weighted.sensitivity(weights, likelihood, stacked)
+    (by_prior, by_rows), _ = weighted.sensitivity(weights, (prior, likelihood), stacked)
     return {
         name: {"prior": float(prior), "likelihood": float(other), "mark": _mark(float(prior), float(other))}
         for name, prior, other in zip(values, by_prior, by_rows)
@@ -114,31 +114,47 @@ def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str
     times, number of a client -> its `rows` and `events`.
     """
     if events:
-        return _reversed_events(at_mode, model, events)
+        return reversed_events(at_mode, model, events)
     if at_mode.first is None:
         return None
     column = model.encoding.response
     with_values = [k for k in range(len(model.names)) if k not in model.summaries]  # others were not asked where it began
     names, first = [model.names[k] for k in with_values], (at_mode.first[0][with_values], at_mode.first[1][with_values])
-    if not model.of_two or model.layout.group or model.layout.client:
-        places, slope_names = model.of_slopes
-        told_at = first[0][:, places], first[1][:, places][:, :, places]
-        found = heterogeneity.find_opposed(
-            *told_at, slope_names, heterogeneity.LEFT if model.of_two else heterogeneity.LEFT_OF_OTHERS
-        )
-        mirrored: tuple[int, ...] = ()
-    else:
-        rate = float(expit(model.start_at[0]))
-        found, mirrored = heterogeneity.find_reversed(rate, *first), heterogeneity.mirrored(rate, *first)
-    if found:
-        return other_way.describe([names[k] for k in found], column, *model.other_way)
-    return other_way.describe_rates([names[k] for k in mirrored], column) if mirrored else None
+    if model.slopes_alone:
+        return find_opposed(model, names, *first)
+    return other_way.find(other_way.Sums(float(expit(model.start_at[0])), *first), names, column)
 
 
-def _reversed_events(at_mode: Found, model: Model, counts: Mapping[int, Mapping[str, int]]) -> Reversed | None:
+def find_opposed(model: Model, names: Sequence[str], g: Array, P: Array) -> Reversed | None:
+    """Returns the words on a client whose slopes are minus those of the others, from gradients and curvatures of each."""
+    places, thresholds = model.of_slopes
+    left = heterogeneity.LEFT if model.of_two else heterogeneity.LEFT_OF_OTHERS
+    found = heterogeneity.find_opposed(g[:, places], P[:, places][:, :, places], thresholds, left)
+    return other_way.describe([names[k] for k in found], model.encoding.response, *model.other_way) if found else None
+
+
+class AtMode(Protocol):
+    """Has the clients' gradients and curvatures at a mode, as `Found` has them."""
+
+    @property
+    def mode(self) -> Array: ...
+    @property
+    def own_gradient(self) -> Array: ...
+    @property
+    def own_hessian(self) -> Array: ...
+
+
+def reversed_events(
+    at_mode: AtMode, model: Model, counts: Mapping[int, Mapping[str, int]], names: Sequence[str] = (), *, right: int = 0
+) -> Reversed | None:
     """Returns the words on a client whose share of events is that of rows without one at all others together.
 
     It is a doubt where the client's rows at higher risk, by the others' slopes, do not have the event earlier.
+
+    Parameters
+    ----------
+    names : of the clients; default those of the model
+    right : how many of the first clients are no newcomers, and not looked at
     """
     with_rows = [k for k, count in sorted(counts.items()) if count["rows"]]
     if len(with_rows) < 2:
@@ -148,11 +164,12 @@ def _reversed_events(at_mode: Found, model: Model, counts: Mapping[int, Mapping[
     _, places, intercept = model.compared
     P = at_mode.own_hessian[with_rows][:, places][:, :, places]
     h = P @ at_mode.mode[places] + at_mode.own_gradient[with_rows][:, places]
-    found = heterogeneity.find_reversed_events(rows, shares, h, P, int(intercept))
+    found = heterogeneity.find_reversed_events(rows, shares, h, P, int(intercept), right)
     mirrored = found or heterogeneity.mirrored_rates(rows, shares, OF_EVENTS)
     if not mirrored:
         return None
-    whose = {"clients": [model.telling[with_rows[k]] for k in mirrored], "column": model.encoding.response}
+    names = names or model.telling
+    whose = {"clients": [names[with_rows[k]] for k in mirrored], "column": model.encoding.response}
     note = Finding.of("events-reversed-by-risk" if found else "events-reversed", **whose, remedies=[REWRITE])
     return Reversed(note, Finding.of("event-reversed", **whose) if found else "")
 

@@ -6,22 +6,14 @@ before the rounds (`extended`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ...algorithms.exchanges.compare import is_of_client, of_column, of_response
-from ...algorithms.exchanges.odd_response import OTHERS
 from ...algorithms.importance import extension
 from ...algorithms.importance import machine as importance
-from ...data.design import Design
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
-from ...finding import Finding
 from ...jobs.identity import flat
 from ...jobs.load import merged
 from ...jobs.opened import read as read_json
@@ -30,14 +22,13 @@ from ...models.encoding import Encoding
 from ...models.spatial.units import Units
 from ...results.plain import Record, plain
 from ...transports.codec import unpack
-from . import regression
+from . import newcomer, regression
 from .keys import Config
 from .level_models import LevelModel
 from .model import Model
 from .models import model_of
+from .newcomer import Published
 from .steps import Read, Tables
-
-Array = NDArray[np.float64]
 
 POINTS = "points.bin"  # the server's: all weighted draws, with the sums of the clients' values there
 ALL = "all"  # in the place of clients' names, where values are their sums
@@ -90,6 +81,13 @@ class Earlier:
         return run
 
     @property
+    def published(self) -> Published:
+        """What a newcomer's rows are compared with."""
+        facts = self.summary[ENTRY]
+        normal = extension.Normal.of_content(facts["normal"])
+        return Published(self.clients, self.summary.get("columns", []), facts["total"], facts["rows"], facts["events"], normal)
+
+    @property
     def clients(self) -> tuple[str, ...]:
         """The names of all whose rows are in the result."""
         return tuple(self.summary["clients"])
@@ -128,15 +126,16 @@ class Known:
                 table, name = tables.pop(k), run.names[k]
                 self._check_columns(run, table, name)
                 design, _, notes = regression.encode_rows(model, name, table)
-                if name not in self.earlier.clients:
-                    self._check_units(design, name)
                 rows[k] = model.read(design, table, name)
                 model.check_rows(rows[k], name, table.source)
+                likelihoods[k] = model.likelihood(rows[k], run.threads)
+                if name not in self.earlier.clients:
+                    notes += newcomer.compare(model, self.earlier.published, name, design, rows[k], likelihoods[k])
                 if run.parties.site(k).structure is not None:
                     secret[k] = table
             run.note_rows(k, [*notes, *model.describe_rows(rows[k])], design.faults, len(design.X))
-            likelihoods[k] = model.likelihood(rows[k], run.threads)
-        return Read(model, rows, likelihoods, None, {}, structured=regression.structures(run, model, rows, secret, likelihoods))
+        structured = regression.structures(run, model, rows, secret, likelihoods)
+        return Read(model, rows, likelihoods, None, {}, structured=structured, earlier=self.earlier)
 
     def _check_columns(self, run: Run[Config], table: Table, name: str) -> None:
         """Refuses a file with covariates that the earlier run has not."""
@@ -147,38 +146,6 @@ class Known:
             begin = f"client {name!r}: its file has columns that the earlier run has not"
             remedy = "remove them from the file, or give them to data.ignore in a new run of all"
             raise OwnFault(f"{begin}; {remedy}", f"{begin} ({', '.join(map(repr, more))}); {remedy}")
-
-    def _check_units(self, design: Design, name: str) -> None:
-        """Refuses rows whose columns, or measured response, seem to be in another unit than the earlier run's.
-
-        Their means and standard deviations there are the constants by which columns are standardised, and the response's units.
-        """
-        model, found, n = self.model, list[Finding](), float(len(design.X))
-        rows, who = np.array([n, model.units.n or n]), (name, OTHERS)
-        columns = {column.name: column for column in model.encoding.columns if column.levels is None}
-        for head, cells in zip(model.encoding.names, design.X.T):
-            column = columns.get(head)
-            if column is None or column.center is None or column.scale is None or (column.center, column.scale) == (0.0, 1.0):
-                continue
-            means = np.array([column.center + column.scale * cells.mean(), column.center])
-            variances = np.array([column.scale * cells.std(), column.scale]) ** 2
-            compared = of_column(f"column {head!r}", who, rows, means, variances, (), owner=head)
-            found += _of_newcomer(compared, means, variances)
-        if model.measured:
-            y = design.y - (0.0 if design.offset is None else design.offset)
-            means, variances = np.array([y.mean(), model.units.pooled]), np.array([y.std(), model.units.scale]) ** 2
-            response = f"column {model.encoding.response!r}"
-            found += _of_newcomer(of_response(response, who, rows, means, variances, linear=model.row.linear), means, variances)
-        if found:
-            begin = f"client {name!r}: a column seems to be in another unit than the earlier run has it in"
-            remedy = "write it in the run's unit, or run all clients in one job"
-            raise OwnFault(f"{begin}; {remedy}", f"{begin}: {'; '.join(filter(None, found))}; {remedy}")
-
-
-def _of_newcomer(found: Iterable[Finding], means: Array, variances: Array) -> list[Finding]:
-    """Returns doubts about the first of two, and not about all others together."""
-    (mean, theirs), (variance, their_variance) = means.tolist(), variances.tolist()
-    return [finding for finding in found if finding.doubt and is_of_client(mean, variance, theirs, their_variance)]
 
 
 def agree(run: At[Config], tables: Tables) -> Known:

@@ -15,10 +15,12 @@ import numpy as np
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.importance import extension
 from ...algorithms.importance import machine as importance
+from ...algorithms.importance.draws import weighted
 from ...finding import NAMES, Finding, Value
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...printing import listed
+from ...results.plain import Record
 from ...results.verdict import Check, Verdict, against
 from ...transports.codec import pack
 from . import publish
@@ -29,8 +31,11 @@ from .stages import stage_of_draws, stage_of_points, stage_of_steps
 from .steps import Read
 
 
-def keep(run: Run[Config], model: Model, ended: publish.Ended, fit: Fit) -> Fit:
-    """Writes the points of a run that others may extend; returns its result, which says so."""
+def keep(run: Run[Config], model: Model, ended: publish.Ended, fit: Fit, before: Record | None = None) -> Fit:
+    """Writes the points of a run that others may extend; returns its result, which says so, and what a newcomer is compared with.
+
+    `before`: the same of the run that this one extends, whose clients' rows alone are counted.
+    """
     state, folder = ended.mode, run.hooks.folder
     if state is None or folder is None:
         return fit
@@ -42,12 +47,16 @@ def keep(run: Run[Config], model: Model, ended: publish.Ended, fit: Fit) -> Fit:
     # What the parties have agreed on beside columns: the response's units or its levels' shares, and how wide the prior is.
     units = {name: getattr(model.units, name) for name in UNITS}
     facts = {"units": units, "shares": getattr(model, "shares", ()), "widened": state.widened}
-    return replace(fit, more={**fit.more, ENTRY: {"values": [*names], **facts}})
+    counts = {"total": sum(model.units.counts.values()), "rows": ended.n_rows, "events": fit.more.get("events", 0)}
+    counts |= {} if before is None else {name: before[name] for name in counts}
+    normal = extension.Normal.of(weighted(state)).content
+    return replace(fit, more={**fit.more, ENTRY: {"values": [*names], **facts, **counts, "normal": normal}})
 
 
 def fit(run: Run[Config], read: Read) -> Fit | None:
     """Returns the result with the newcomers, or without a client, at the server's place; None elsewhere."""
-    model, earlier = read.model, Earlier.of(run.config, run.part.folder)
+    model: Model = read.model
+    earlier: Earlier = read.earlier
     newcomers = tuple(name for name in run.names if name not in earlier.clients)
     for k in range(len(newcomers)):
         if k in read.likelihoods:
@@ -90,7 +99,6 @@ def _result(run: Run[Config], model: Model, earlier: Earlier, state: importance.
         judged = _judged(state, sampled, newcomers)
     gone = earlier.gone
     what = f"without {gone!r}" if gone is not None else f"with {listed(newcomers, NAMES)}"
-    uncompared = [Finding.of("newcomers-not-compared", clients=newcomers)] if newcomers else []
     entry = {"run": str(earlier.path), "stage": "without" if gone is not None else "together" if together else "alone"}
     counted = {name: {"updates": made.rounds, "status": "finished"} for name in run.names}
     counted |= {name: {"updates": 0, "status": "of the earlier run"} for name in earlier.clients if name not in {*counted, gone}}
@@ -98,10 +106,11 @@ def _result(run: Run[Config], model: Model, earlier: Earlier, state: importance.
         made,
         verdict=against(ended.doubts, judged),
         clients=counted,
-        notes=[*uncompared, Finding.of("extends-a-run", what=what)],
+        notes=[Finding.of("extends-a-run", what=what)],
         more={**made.more, **publish.describe_draws(sampled, model.units.log_volume, levelled=False), "extends": entry},
     )
-    return keep(run, model, ended, result) if model.keeps_points else result
+    run.hooks.columns += earlier.summary.get("columns", [])
+    return keep(run, model, ended, result, earlier.summary[ENTRY]) if model.keeps_points else result
 
 
 def _judged(state: importance.Server, sampled: importance.Found, newcomers: Sequence[str]) -> Verdict:

@@ -724,6 +724,11 @@ class Model(WeighedModel[OutputSection]):
         return self.config.row_kind == "responses" and self.row.chances
 
     @property
+    def slopes_alone(self) -> bool:
+        """Whether slopes alone say it: effects of groups or clients hide how often the outcome is."""
+        return not self.of_two or bool(self.layout.group or self.layout.client)
+
+    @property
     def of_slopes(self) -> tuple[list[int], int]:
         """The places in xi of coefficients by whose signs clients are compared; how many of the first are each client's own."""
         return self.compared[1], 1

@@ -41,11 +41,7 @@ def model_of(
     config: Config, names: tuple[str, ...], encoding: Encoding, summaries: Mapping[int, int] = MappingProxyType({})
 ) -> Model:
     """Returns the model of a job and the columns that its parties have agreed on; `summaries`: clients that take part by one, and
-    how many numbers each may tell.
-
-    Columns are not centred where there is no intercept: the predictor of a row with covariates of 0 is then 0.
-    """
-    encoding = encoding.uncentred if config.without_intercept else encoding
+    how many numbers each may tell."""
     if config.model.sigma is not None:  # holders' rows are looked at as those of no linear model
         encoding = replace(encoding, family=config.family)
     return MODELS[config.row_kind](config, names, encoding, summaries=summaries)

@@ -31,7 +31,7 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     if not model.asks_level:
         return model
     settings = model.asked_level
-    responses = {k: _responses(design, model.exposure(rows[k])) for k, design in designs.items()}
+    responses = {k: responses_of(design, model.exposure(rows[k])) for k, design in designs.items()}
     # By a precision no row counts more often.
     weights = {k: None if model.precise else design.weights for k, design in designs.items()}
     clients = {k: level.Client(run.names[k], settings, responses[k], weights=weights[k]) for k in designs}
@@ -82,7 +82,7 @@ def _compared(model: Model, client: level.Client, first: float, second: float, t
     return model.compare_alone(client, (first, second, third))
 
 
-def _responses(design: Design, seen: np.ndarray | None) -> Responses:
+def responses_of(design: Design, seen: np.ndarray | None) -> Responses:
     """Returns the rows as the exchange of the level takes them: without any column; `seen`: (n,) how long each row was."""
     n = len(design.y)
     offset = np.broadcast_to(0.0, n) if design.offset is None else design.offset

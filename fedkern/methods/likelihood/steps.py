@@ -31,6 +31,7 @@ class Read(NamedTuple):
     content : entries of summary.json
     structured : of clients with a structure of their own, the likelihood with it, as its machine takes it
     follows : columns that follow from others at all clients, with findings
+    earlier : the run that the job extends
     """
 
     model: Any  # of the kind, as all that is Any here: only the steps of one kind look into it
@@ -40,6 +41,7 @@ class Read(NamedTuple):
     content: Mapping[str, Any]
     follows: Mapping[str, Finding] = MappingProxyType({})
     structured: Mapping[int, Any] = MappingProxyType({})
+    earlier: Any = None
 
 
 class Opening(Protocol):

@@ -265,9 +265,10 @@ class Config(JobConfig):
 
     @property
     def without_intercept(self) -> bool:
-        """Whether the predictor of an open job's row with covariates of 0 is 0. (Levels of built-in data's columns make it
-        another; a private job's columns are those that its file declares.)"""
-        return not self.model.intercept and self.data.builtin is None and self.privacy is None
+        """Whether the predictor of a row with covariates of 0 is 0, by a formula or in an open job. (Levels of built-in data's
+        columns make it another; a private job's columns are those that its file declares.)"""
+        open_files = self.data.builtin is None and self.privacy is None
+        return not self.model.intercept and (open_files or self.model.formula is not None)
 
     @property
     def unit(self) -> Literal["example", "client"]:

@@ -54,11 +54,6 @@ class Model(WeighedModel[OutputSection]):
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
 
-    @classmethod
-    def of(cls, config: Config, names: tuple[str, ...], agreed: Encoding) -> Model:
-        """Returns the model of columns that the parties have agreed on, which are not centred where there is no intercept."""
-        return cls(config, names, agreed.uncentred if config.without_intercept else agreed)
-
     @cached_property
     def coding(self) -> Coding | None:
         """The map to the coefficients that are published, at reference levels; None where these are all."""

@@ -35,7 +35,7 @@ def replay(run: Opened) -> tuple[str, str]:
 
     def begun(first: Record) -> tuple[Stage, Server]:
         known = response.Response(Units(first["level"], first["scale"]))
-        model = replace(Model.of(config, run.names, Encoding.from_dict(first["encoding"])), response=known)
+        model = replace(Model(config, run.names, Encoding.from_dict(first["encoding"])), response=known)
         models.append(model)
         return trained(model), model.start()[0]
 

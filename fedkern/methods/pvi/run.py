@@ -39,7 +39,7 @@ def fit(run: Run[Config]) -> Fit | None:
     result at the server's place, None elsewhere."""
     # Agree on columns: from here on every place has the same model, and may exchange what it asks for.
     tables = run.tables()
-    model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
+    model = Model(run.config, run.names, agreeing.agreed(run, tables))
     run = run.with_model(model)
     missing = incomplete.exchange_incomplete(run, tables)
     run.hooks.notes += incomplete.notes(run.config, missing)

@@ -113,7 +113,7 @@ def check_job(check: Check[Config]) -> Said | None:
         return None
     if (test := check.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
-    model, unknown = Model.of(check.config, check.names, encoding), check.unknown(encoding)
+    model, unknown = Model(check.config, check.names, encoding), check.unknown(encoding)
     missing, bytes_needed = incomplete.describe_missing(check.config), memory.describe_memory(*_memory(model))
     notes = [*notes, *(Line("note", note) for note in (*linear.of_file(model), *linear.notes(model)))]
     sums = [*secure.describe(check.place, check.names)] if model.secure else []
@@ -136,7 +136,7 @@ def look_through(file: OwnFile[Config]) -> list[str]:
         describe(file.table, file.spec)
         return []
     client = stem(file.path)
-    model = Model.of(file.config, (client,), file.encoding)
+    model = Model(file.config, (client,), agreeing.centred(file.config, file.encoding))
     X = encode(file.table, model.encoding, private=True, client=client).X
     return [f"  note: {note}" for note in linearised.describe_rows(model, client, X)]
 

@@ -32,7 +32,7 @@ def of(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
 
 def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
     """Returns name -> 2.5, 5, 50, 95 and 97.5 % of its prior, for each published number, on the data's scale."""
-    levels, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
+    levels, units, size = np.array([*ENDS.values()]), model.units, model.encoding.size
     half_normal = units.scale * ndtri((1 + levels) / 2)
     ends = dict.fromkeys(("sigma_theta", "sigma", "sigma_extra", "sigma_period"), half_normal)
     ends |= {"rho": levels, "dispersion": half_normal**2}
@@ -41,11 +41,12 @@ def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
     if model.periods:
         spread = units.scale * np.sqrt((model.layout.walk**2).sum(axis=1))
         ends |= {f"period[{name}]": sd * _product(levels) for name, sd in zip(model.periods, spread)}
-    mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.coefficient_sd)
+    mean, sd = np.zeros(size), np.full(size, units.scale * model.coefficient_sd)
     mean[0], sd[0] = (units.level, sd[0]) if model.layout.intercept else (0.0, 0.0)
-    A = model.encoding.affine()
-    for suffix, centres, spreads in (("", A @ mean, np.sqrt(A**2 @ sd**2)), ("_std", mean, sd)):
-        ends |= {label(name, suffix): centres[j] + spreads[j] * ndtri(levels) for j, name in enumerate(names)}
+    R = model.coding.matrix
+    for suffix, A in (("", R @ model.encoding.affine()), ("_std", R)):
+        centres, spreads = A @ mean, np.sqrt(A**2 @ sd**2)
+        ends |= {label(name, suffix): centres[j] + spreads[j] * ndtri(levels) for j, name in enumerate(model.published)}
     return {name: dict(zip(ENDS, ends[name].tolist())) for name in posterior.values}
 
 
@@ -77,18 +78,16 @@ def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
 
 
 def _levels(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
-    """Returns each level of a categorical column against its reference, by default the first.
-
-    Rows tell nothing of one level alone, for every one has a coefficient beside the intercept.
-    """
+    """Returns each level of a categorical column against its reference, by default the first."""
     against = {}
     for column in model.encoding.columns:
         levels = column.levels or ()
         base = model.references.get(column.name) or next(iter(levels), "")
         for level in levels:
             if level != base:
-                shown_level, other = (posterior.values[label(f"{column.name}={name}", "")] for name in (level, base))
-                against[f"{column.name} {level} against {base}"] = quantiles_of(np.exp(shown_level - other))
+                # Where no intercept takes up a constant the reference has a coefficient of its own.
+                shown_level, other = (posterior.values.get(label(f"{column.name}={name}", ""), 0.0) for name in (level, base))
+                against[f"{column.name} {level} against {base}"] = quantiles_of(np.exp(np.asarray(shown_level - other)))
     return against
 
 

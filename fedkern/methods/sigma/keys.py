@@ -241,6 +241,10 @@ class Config(JobConfig):
         return self.job.sums is not None
 
     @property
+    def without_intercept(self) -> bool:
+        return not self.model.intercept
+
+    @property
     def unit(self) -> Unit:
         return super().unit if self.privacy is None else self.privacy.unit
 

@@ -24,6 +24,7 @@ from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.overdispersed import Overdispersed, bounded
+from ...models.reference import Coding, coding_of
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.loadings import LevelRidge, MeanLoadings, values_of
@@ -71,11 +72,6 @@ class SigmaModel(JobModel[OutputSection]):
     )
     periods = value(lambda config: tuple(config.data.periods), "The periods in their order; empty where rows have none.")
 
-    @classmethod
-    def of(cls, config: Config, names: tuple[str, ...], agreed: Encoding, common: Common) -> SigmaModel:
-        """Returns the model of columns that the parties have agreed on, which are not centred where there is no intercept."""
-        return cls(config, names, agreed if config.model.intercept else agreed.uncentred, common)
-
     def __post_init__(self) -> None:
         kind = kind_of(self.config, self.common)
         if self.is_nested and kind != "within":
@@ -91,6 +87,16 @@ class SigmaModel(JobModel[OutputSection]):
     def kind(self) -> Kind:
         """The kind of the model."""
         return kind_of(self.config, self.common)
+
+    @cached_property
+    def coding(self) -> Coding:
+        """The map to the coefficients that are published, at reference levels."""
+        return coding_of(self.encoding, self.references, absorbs=self.layout.intercept)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The names of the coefficients that are published, an intercept first, if the model has none too."""
+        return tuple(self.encoding.names[j] for j in self.coding.kept)
 
     @property
     def warnings(self) -> list[str]:

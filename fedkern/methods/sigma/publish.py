@@ -106,12 +106,12 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
         named["sigma_period"] = units.scale * np.exp(xi[..., parts["log_period"].start])
         effects = units.scale * layout.periods(xi)
         named |= {periods.name_effect(period): effects[..., t] for t, period in enumerate(model.periods)}
-    names = model.encoding.names
-    standard = np.zeros((*xi.shape[:-1], len(names)))
+    names, R = model.published, model.coding.matrix
+    standard = np.zeros((*xi.shape[:-1], model.encoding.size))
     if layout.intercept:
         standard[..., 0] = units.natural(xi[..., parts["intercept"].start])
     standard[..., 1:] = units.scale * xi[..., parts["beta"]]
-    on_data = standard @ model.encoding.affine().T
+    on_data, standard = standard @ (R @ model.encoding.affine()).T, standard @ R.T
     for j, name in enumerate(names):
         if j or layout.intercept:
             named[label(name)] = on_data[..., j]

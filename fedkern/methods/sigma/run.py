@@ -19,6 +19,7 @@ from ...data.faults import who
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import column_notes, convergence
+from ...jobs.formula import agreeing
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.watch import Line, Lines, measuring
@@ -50,11 +51,11 @@ def fit(run: Run[Config]) -> Fit | None:
         run.hooks.bind(party, prior=(digest, fault))
     # Tables leave these mappings when they are used: their memory is freed, and a private job keeps no count without noise.
     reads = {k: Reading.of(tables.pop(k), config, names[k], files.clients[k].areas) for k in list(tables)}
-    encoding = run.agreed({k: read.table for k, read in reads.items()})
+    encoding = agreeing.agreed(run, {k: read.table for k, read in reads.items()})
     prior.agree(run, files)
     run.hooks.doubts += () if files.server is None else files.server.doubts
     shapes = borders.read(run, files.clients)
-    model = SigmaModel.of(config, names, encoding, files.common)
+    model = SigmaModel(config, names, encoding, files.common)
     encoding = model.encoding
     run = run.with_model(model)  # its stages do not depend on the units, which come below
     areas: dict[int, AreaRows] = {}

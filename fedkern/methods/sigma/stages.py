@@ -144,7 +144,7 @@ def check_job(check: Check[Config]) -> Said | None:
     notes = check.notes()
     if encoding is None:
         return None
-    model = SigmaModel.of(check.config, check.names, encoding, prior.common)
+    model = SigmaModel(check.config, check.names, encoding, prior.common)
     used = memory.describe_memory(*_memory(model))
     plans = {name: budget.plan(check.config.privacy) for name in check.names} if check.config.privacy is not None else {}
     sums = [*secure.describe(check.place, check.names)] if model.secure else []

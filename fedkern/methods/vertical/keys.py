@@ -238,6 +238,10 @@ class Config(JobConfig):
         return self.algorithm.response == "shared"
 
     @property
+    def without_intercept(self) -> bool:
+        return self.model.kind == "linear" and not self.model.intercept
+
+    @property
     def most_ids(self) -> int | None:
         return self.data.most_ids
 

@@ -22,6 +22,7 @@ from ...data.header import UNFIT, unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
 from ...jobs import holders, incomplete
+from ...jobs.formula import agreeing
 from ...jobs.holding.policy import DataSet, Policy
 from ...jobs.parties import Parties, from_files, name_clients, there
 from ...kernels import rng
@@ -308,9 +309,7 @@ def columns(read: Reading, train: Indices) -> Columns:
             continue
         values = np.empty(0) if private else np.asarray(next(numeric)[train], np.float64)
         complete.append(_standardised(read, declared, values))
-    encoding = spec.encoding(tuple(complete))
-    if read.config.model.kind == "linear" and not read.config.model.intercept:
-        encoding = encoding.uncentred  # of centred columns it would be another model
+    encoding = agreeing.centred(read.config, spec.encoding(tuple(complete)))
     encoding.check_references({name: column.reference for name, column in read.config.data.columns.items()})
     design = encode(table, encoding, private=private, client=client)
     X = np.ascontiguousarray(design.X, np.float64)

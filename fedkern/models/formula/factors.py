@@ -319,11 +319,7 @@ class _Reader:
             return Node("neg", text, (of,)) if isinstance(tree.op, ast.USub) else of
         if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
             sign, both = OPERATORS[type(tree.op)], (self.node(tree.left), self.node(tree.right))
-            if sign == "**":
-                power = both[1].of[0] if both[1].what == "neg" else both[1]
-                if power.what != "number" or power.number > MOST_POWER:
-                    raise self._no(f"a power is a number of at most {MOST_POWER:g}")
-            return Node(sign, text, both)
+            return Node(sign, text, (both[0], self._power(both[1])) if sign == "**" else both)
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
             name = tree.func.id
             if name in OPTIONS:
@@ -341,6 +337,16 @@ class _Reader:
         what = "is nothing that a formula may have: columns, numbers, + - * / **, and the functions "
         made = f" (of a comparison, or a condition, {MAKE})" if isinstance(tree, ast.Compare | ast.IfExp | ast.BoolOp) else ""
         raise self._no(what + ", ".join(KNOWN) + made)
+
+    def _power(self, node: Node) -> Node:
+        """Returns the number that a power is, which may be an expression of numbers, such as 1/3."""
+        number = math.nan
+        if not any(part.what == "name" for part in node.walk()):
+            with np.errstate(all="ignore"):
+                number = float(evaluated(node, lambda _: np.empty(0), lambda _: (0.0, 1.0)))
+        if not abs(number) <= MOST_POWER:
+            raise self._no(f"a power is a number of at most {MOST_POWER:g}")
+        return Node("number", node.text, (), number)
 
     def _written(self, tree: ast.AST) -> str:
         text = ast.unparse(tree)

@@ -74,7 +74,7 @@ def test_a_small_client_comes_alone(first: Any, tmp_path: Path) -> None:
     assert senders(tmp_path / "plus") == {"e"}, "no message of the others"
     (values,) = found.said(result, "points-reach")
     assert values["k_hat"] <= extension.K_HAT
-    assert {"extends-a-run", "newcomers-not-compared"} <= {*found.ids(result)}
+    assert "extends-a-run" in found.ids(result)
     assert {*result.summary["clients"]} == {*"abce"}
     assert fedkern.load(tmp_path / "plus").digest == result.digest
     assert "log_evidence" not in result.summary
@@ -180,6 +180,8 @@ def test_weights_that_few_draws_or_a_tail_decide_are_not_settled(monkeypatch: py
         ({"e": client(9, 60).drop(columns="bmi")}, "column 'bmi' is missing"),
         ({"e": client(9, 60).assign(sex="x")}, "unknown level|not among|level"),
         ({"e": client(9, 60).assign(age=lambda frame: frame["age"] * 100)}, "another unit than the earlier run"),
+        ({"e": client(9, 200).assign(y=lambda frame: 1 - frame["y"])}, "outcome seems to be coded the other way round"),
+        ({"e": DATA["a"].sample(frac=1, random_state=1)}, "clients 'a', 'e' have as many rows"),
     ],
 )
 def test_newcomers_that_do_not_fit_the_run(first: Any, newcomers: dict[str, pd.DataFrame], why: str) -> None:
@@ -193,6 +195,61 @@ def test_a_response_in_another_unit_is_refused(tmp_path: Path) -> None:
     new = client(9, 60, family="gaussian")
     with pytest.raises(JobError, match="another unit than the earlier run"):
         fedkern.add(run, {"e": new.assign(y=new["y"] * 1000)})
+
+
+def lifetimes(seed: int, n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    age, dose = rng.normal(size=(2, n))
+    times, ends = rng.exponential(size=(2, n)) * [[300.0], [150.0]] * np.exp([-0.8 * age + 0.6 * dose, 0 * age])
+    return pd.DataFrame({"age": age, "dose": dose, "days": np.minimum(times, ends), "died": (times < ends).astype(int)})
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "why"),
+    [
+        ("weibull", {"days": lambda frame: frame["days"] / 365.25}, "years for days would be 365.25"),
+        ("weibull", {"died": lambda frame: 1 - frame["died"]}, "outcome seems to be coded the other way round"),
+        ("cox", {"died": lambda frame: 1 - frame["died"]}, "outcome seems to be coded the other way round"),
+        ("cox", {"days": lambda frame: frame["days"] / 365.25}, ""),  # whose ratios do not depend on units of time
+    ],
+)
+def test_times_and_events_are_compared_with_the_runs(family: str, change: dict[str, Any], why: str, tmp_path: Path) -> None:
+    formula, data = "Surv(days, died) ~ age + dose", {name: lifetimes(k, 200) for k, name in enumerate("abc")}
+    run = fedkern.fit(formula, data, family, output={"extendable": True}, out=tmp_path / "first")
+    new = lifetimes(9, 150)
+    fedkern.add(run, {"e": new})
+    if why:
+        with pytest.raises(JobError, match=why):
+            fedkern.add(run, {"e": new.assign(**change)})
+    else:
+        fedkern.add(run, {"e": new.assign(**change)})
+
+
+def test_levels_of_a_scale_that_runs_the_other_way_are_compared_with_the_runs(tmp_path: Path) -> None:
+    job: dict[str, Any] = {**JOB, "model": {"family": "ordinal"}, "data": {"response": "y", "levels": ["0", "1", "2"]}}
+    data = {name: client(k, 300, family="ordinal") for k, name in enumerate("abc")}
+    run = fedkern.run(job, data=data, output={"extendable": True}, out=tmp_path / "first")
+    new = client(9, 200, family="ordinal")
+    fedkern.add(run, {"e": new})
+    with pytest.raises(JobError, match="does '2' of column 'y' mean there what '0' means elsewhere"):
+        fedkern.add(run, {"e": new.assign(y=2 - new["y"])})
+
+
+def test_clients_that_repeat_one_design_are_no_twins(tmp_path: Path) -> None:
+    """All have seen their patients on the same days: that they are alike says nothing of a newcomer who has, too."""
+
+    def visits(seed: int) -> pd.DataFrame:
+        days = np.tile(np.arange(10.0), 12)
+        return pd.DataFrame({"day": days, "y": 5 + 0.3 * days + np.random.default_rng(seed).normal(size=120)})
+
+    run = fedkern.run(GAUSSIAN, data={"a": visits(1), "b": visits(2)}, output=KEPT, out=tmp_path / "first")
+    assert {*fedkern.add(run, {"e": visits(3)}).summary["clients"]} == {*"abe"}
+
+
+def test_a_newcomer_to_an_extended_run_is_compared_with_the_first_clients(first: Any, tmp_path: Path) -> None:
+    second = fedkern.add(first, SMALL, output={"extendable": True}, out=tmp_path / "second")
+    with pytest.raises(JobError, match="clients 'a', 'f' have as many rows"):
+        fedkern.add(second, {"f": DATA["a"]})
 
 
 def test_runs_that_cannot_be_extended(first: Any, tmp_path: Path) -> None:

@@ -242,3 +242,17 @@ def test_columns_of_unlike_size_are_estimated(unit: float) -> None:
     for name, power in (("theta[age]", 0), ("theta[x]", 1), ("theta[I(x ** 2)]", 2)):
         row, same = result.parameters[name], other.parameters[name]
         assert row["mean"] * unit**power == pytest.approx(same["mean"], abs=0.02 * same["sd"])
+
+
+def test_a_slope_of_years_in_each_level_is_estimated() -> None:
+    """Of `arm / year` the year is no term: its products with all levels are nearly these, and add up to it."""
+    i = np.arange(240)
+    year, arm = 2010 + (7 * i + i // 5) % 3, np.array(["u", "v"])[(i + i // 3) % 2]
+    y = (year - 2011) * np.where(arm == "u", 0.5, -0.2) + (arm == "v") + np.sin(12.9898 * i * i)
+    rows = pd.DataFrame({"year": year, "arm": arm, "y": y, "site": np.array(["p", "q"])[(i // 2) % 2]})
+    result = fedkern.fit("y ~ arm / year", rows, "gaussian", by="site")
+    assert "not_estimated" not in result.summary
+    of_lm = {"theta[arm[u]:year]": (0.56810585, 0.074535257), "theta[arm[v]:year]": (-0.095479812, 0.105408771)}  # R 4.2.2
+    for name, (mean, se) in of_lm.items():
+        assert result.parameters[name]["mean"] == pytest.approx(mean, abs=0.1 * se)
+        assert result.parameters[name]["sd"] == pytest.approx(se, rel=0.06)

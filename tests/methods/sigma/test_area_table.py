@@ -232,7 +232,7 @@ def test_a_column_with_one_value_has_no_ratio_of_an_sd(tmp_path: Path) -> None:
 
 
 def test_levels_are_compared_with_the_reference(tmp_path: Path) -> None:
-    """Each has a coefficient beside the intercept, of which rows say nothing: what they say of is the difference."""
+    """Of a coefficient of each beside the intercept rows say nothing: what they say of is the difference, and the reference."""
     file = job(tmp_path, output={"chains": 2})
     file.write_text(f'{file.read_text()}\n[data.columns.kind]\nreference = "b"\n')
     for k, path in enumerate(sorted((tmp_path / "rows").glob("*.csv"))):
@@ -240,9 +240,13 @@ def test_levels_are_compared_with_the_reference(tmp_path: Path) -> None:
         path.write_text("\n".join([f"{head},kind", *(f"{row},{'ab'[(i + k) % 2]}" for i, row in enumerate(rows))]) + "\n")
     result = fedkern.run(file)
     of_level, values = result.summary["sigma"]["ratios"], result.posterior.values
-    want = np.percentile(np.exp(values["theta[kind=a]"] - values["theta[kind=b]"]), [2.5, 50, 97.5])
+    assert "theta[kind=b]" not in values
+    want = np.percentile(np.exp(values["theta[kind=a]"]), [2.5, 50, 97.5])
     np.testing.assert_allclose([of_level["a level"]["kind a against b"][q] for q in ("q025", "q50", "q975")], want, rtol=1e-12)
     assert "kind=a" not in of_level["a unit"]
+    prior = result.summary["sigma"]["prior_of"]  # of a difference of two levels, and of the intercept and one of them
+    for name in ("theta[kind=a]", "intercept_std"):
+        assert prior[name]["q975"] - prior[name]["q50"] == pytest.approx(1.959964 * 5 * 2**0.5, rel=1e-6)
 
 
 def test_counts_of_millions_stay_what_they_are() -> None:
