@@ -27,7 +27,7 @@ import scipy
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.settings import ASKED_OF_ALL
+from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_QUADRATICS
 from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.arrays import Array
@@ -279,7 +279,7 @@ class Summary:
         """(m,) All numbers."""
         both = [curious_rounded.asked_of(rows, self.at, self.covariance, point=point) for point in (True, False)]
         parts = [np.ravel(number / unit) for one in both for number, unit in zip(one, self.units, strict=True)]
-        return np.concatenate(parts) / curious_rounded.OF_ROUNDING
+        return np.concatenate(parts) / (OF_QUADRATICS * curious_rounded.OF_ROUNDING)
 
 
 def summary_levels(jobs: int) -> Iterator[str]:
@@ -381,6 +381,29 @@ def levels(jobs: int) -> Iterator[str]:
                 shares.append((known[:rare].mean(), known.mean()))
             line.append("{} rows {:.2f}, {:.3f}".format(rare, *np.mean(shares, axis=0)))
         yield f"  {p} measurements, {many} rows a coefficient: " + "; ".join(line)
+
+
+def crossed(jobs: int) -> Iterator[str]:
+    """Five rows that have a value of a column of two to themselves, beside a second such column: all cells but a measurement's
+    are given."""
+    yield "\nlikelihood, logistic, one measurement and two columns of two values: share of the five rows of a value, of all rows"
+    layout = Layout(("intercept", "five", "half", "x"), "bernoulli")
+    for kind in KINDS[:2]:
+        line = []
+        for n in (int(RULES.values * len(layout.names)) + 2, 76, 100):
+            shares = []
+            for job in range(jobs):
+                random, clients = np.random.default_rng([7, job, n]), []
+                cells = [columns(random, n, 1, kind) for _ in range(3)]
+                every = np.concatenate(cells)
+                for X in cells:
+                    half = random.permutation(n) % 2
+                    X = np.column_stack([np.ones(n), np.arange(n) < 5, half, (X - every.mean()) / every.std()]).astype(float)
+                    clients.append(Rows(layout, X, drawn(random, "bernoulli", X[:, 3] + 0.3, None), np.array([0, n]), None))
+                known = curious_rounded.known(played(layout, clients), clients[0], [3]) < curious.WITHIN
+                shares.append((known[:5].mean(), known.mean()))
+            line.append("{} rows {:.2f}, {:.3f}".format(n, *np.mean(shares, axis=0)))
+        yield f"  {kind}: " + "; ".join(line)
 
 
 OF_TWO_A_COEFFICIENT = ((2, [3, 4]), (3, [3, 3, 3]), (4, [3, 4, 5]), (5, [3, 3, 3, 4]), (5, [5, 8]))  # columns, groups
@@ -490,6 +513,7 @@ def main() -> None:
             summed,
             summed_levels,
             levels,
+            crossed,
             groups,
             sites,
         )

@@ -347,6 +347,8 @@ def advised(job: dict[str, dict[str, Any]], text: str, one: DataSet, d: pd.DataF
             at[name] = at[name][0]
         if also := re.search(r" and raise disclosure\.leverage to ([\d.]*\d)", line):
             new["disclosure"]["leverage"] = float(also[1])
+        if 'with disclosure.rare = "join"' in line:
+            new["disclosure"]["rare"] = "join"
     return new
 
 

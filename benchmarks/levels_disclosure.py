@@ -24,7 +24,7 @@ import numpy as np
 from survival_disclosure import units
 
 from fedkern.algorithms.exchanges.sums import DIGITS_OF_LEVELS
-from fedkern.algorithms.importance.settings import OF_VALUES, of_draws, power
+from fedkern.algorithms.importance.settings import OF_DRAWS, OF_VALUES, of_draws, power
 from fedkern.disclosure.requirement import ALL, Requirement
 from fedkern.disclosure.rules import LEVELS
 from fedkern.kernels import mixed, multinomial, ordered
@@ -173,7 +173,7 @@ def told(
     points, (X, y), p = xi + z @ root.T, clients[0], family.p
     exact, at = np.array(path), []
     alike = CLIENTS * family.curvature(X, y, points)[0] - (points**2).sum(axis=1) / (2 * PRIOR_SD**2)
-    of_values = power(OF_VALUES / CLIENTS**0.5 * of_draws(points, alike)) * OF_ROUNDING
+    of_values = power(OF_DRAWS * OF_VALUES / CLIENTS**0.5 * of_draws(points, alike)) * OF_ROUNDING
     J = [family.slopes(X, y, points).reshape(POINTS, n * p) / of_values[:, np.newaxis]]
     for cell in range(n * p):
         both = []

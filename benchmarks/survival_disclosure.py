@@ -28,7 +28,15 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_VALUES, of_derivatives, of_draws, power
+from fedkern.algorithms.importance.settings import (
+    ASKED_OF_ALL,
+    OF_DRAWS,
+    OF_QUADRATICS,
+    OF_VALUES,
+    of_derivatives,
+    of_draws,
+    power,
+)
 from fedkern.algorithms.importance.summaries import AVERAGED, CELLS_OF_ALL, CELLS_OF_ONE, allowed
 from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.disclosure.few import OF_A_SUMMARY
@@ -108,7 +116,7 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
     died[sets[1] - 1] = 1.0
     slopes = died - weights(X, sets[0], sets[1], points)  # d value / d eta
     alike = CLIENTS * curvature(X, tuple(sets), points)[0] - (points**2).sum(axis=1) / (2 * PRIOR_SD**2)
-    of_values = power(OF_VALUES / CLIENTS**0.5 * of_draws(points, alike)) * OF_ROUNDING
+    of_values = power(OF_DRAWS * OF_VALUES / CLIENTS**0.5 * of_draws(points, alike)) * OF_ROUNDING
     J = [(slopes[:, :, np.newaxis] * points[:, np.newaxis, :]).reshape(POINTS, n * p) / of_values[:, np.newaxis]]
     exact, at = np.array(path), np.empty((n * p, len(path) * (1 + p + p * (p + 1) // 2)))
     for cell in range(n * p):
@@ -211,7 +219,7 @@ def summed(rng: np.random.Generator, n: int, events: int, p: int, slope: float, 
     X, full, at = clients[0][0], np.zeros((p, p)), np.tril_indices(p)
     full[at] = numbers(X)[2][0]
     of_gradient, of_hessian = of_derivatives(full + np.tril(full, -1).T, np.eye(p) / PRIOR_SD**2, 3)
-    units = [power(OF_VALUES / 3**0.5), of_gradient, of_hessian[at]]
+    units = [OF_QUADRATICS * unit for unit in (power(OF_VALUES / 3**0.5), of_gradient, of_hessian[at])]
 
     def told_of(X: Any) -> Any:
         return np.concatenate([np.ravel(own / unit) for both, unit in zip(numbers(X), units) for own in both]) * 12**0.5
@@ -275,7 +283,7 @@ def averaged(rng: np.random.Generator, n: int, events: int, p: int, slope: float
         root = np.linalg.cholesky(V)
         points = mode + np.concatenate([half, -half]) @ root.T if k else mode[np.newaxis]
         units = of_derivatives(np.linalg.inv(V), np.zeros((p, p)), 1)
-        asked.append((points, np.concatenate([[power(OF_VALUES)], units[0], units[1][at]])))
+        asked.append((points, OF_QUADRATICS * np.concatenate([[power(OF_VALUES)], units[0], units[1][at]])))
         _, g, lower = (own.mean(axis=0) for own in curvature(X, packed, points))
         H = full(lower) + np.eye(p) / PRIOR_SD**2
         mode, V = mode + np.linalg.solve(H, g - mode / PRIOR_SD**2), np.linalg.inv(H)

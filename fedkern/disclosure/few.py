@@ -27,7 +27,7 @@ from ..models.encoding import Spec
 from ..models.weighing import effective
 from .combinations import Combinations, combinations
 from .look import LEAST_AT_RISK, NEARLY, Events, Look, causes, covered_events, groups_of, of_a_value, weights, whole
-from .measures import n_values
+from .measures import MANY, n_values, present
 from .refusals import Broken, Few
 from .requirement import Requirement
 from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to, with_keys
@@ -155,8 +155,8 @@ def _broken(requirement: Requirement, table: Table, spec: Spec, client: str) -> 
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [rule for rule in found if rule.key == "rows_per_coefficient"]
     count, columns = min([n, *(rule.rows for rule in per_coefficient)]), sum(_levels(laid, of_terms).values())
-    measurements = measured(table, spec)
-    summed, least = 0, max(rules.summary * p, rules.rows_of_one_column if measurements == 1 else OF_A_SUMMARY)
+    single = measured(table, spec, rules.fewest_per_value) == 1
+    summed, least = 0, max(rules.summary * p, rules.rows_of_one_column if single else OF_A_SUMMARY)
     if requirement.small_by_summary and rules.summary > 0 and count >= least:
         unknowns = requirement.unknowns(columns + of_terms.intercept) + requirement.shapes
         summed = allowed(unknowns, count, columns) * told(unknowns, 1)
@@ -164,9 +164,8 @@ def _broken(requirement: Requirement, table: Table, spec: Spec, client: str) -> 
         yield per_coefficient[0]._replace(enough=min(rule.enough for rule in per_coefficient), by_summary=summed)
     for rule in found:
         if rule.key != "rows_per_coefficient":
-            # Of four rows of a value beside one measurement an eighth was determined, of three beside four a quarter.
-            of_covariates = measurements != 1 and rule.id == "rare-values" and spec.response not in rule.columns
-            yield rule._replace(by_summary=summed * (of_covariates and rule.enough >= rules.summed_per_value))
+            of_covariates = rule.id == "rare-values" and spec.response not in rule.columns
+            yield rule._replace(by_summary=summed * (of_covariates and rule.enough >= rules.fewest_per_value))
 
 
 def _of_rows(requirement: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
@@ -314,17 +313,26 @@ def coefficients(requirement: Requirement, table: Table, spec: Spec) -> int:
 def required_of(requirement: Requirement, table: Table, spec: Spec) -> Requirement:
     """Returns what is asked of these rows: less, where no cell of theirs is a measurement, and sums are all that is told."""
     counted = not (requirement.shapes or spec.offset or spec.weight or spec.times or FAMILIES[spec.family].measured)
-    if requirement.tells != "values" or not counted or measured(table, spec):
+    if requirement.tells != "values" or not counted or measured(table, spec, requirement.rules.fewest_per_value):
         return requirement
     own_rules = requirement.own
     return replace(requirement, rules=requirement.rules.of_counts(), own=own_rules and own_rules.of_counts())
 
 
-def measured(table: Table, spec: Spec) -> int:
-    """Returns how many covariates are numbers of more than two values: of others it is known which rows have which."""
+def measured(table: Table, spec: Spec, least: int) -> int:
+    """Returns how many covariates are measurements: numbers of many values, or of three and more with one in fewer than `least`
+    rows.
+
+    Of others messages tell no more than those of a model that has each value for a level.
+    """
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
-    cells = (floats(table.columns[column.name]) for column in columns if column.levels is None)
-    return sum(n_values(values, 3) > 2 for values in cells)
+    return sum(_is_measured(present(floats(table.columns[column.name])), least) for column in columns if column.levels is None)
+
+
+def _is_measured(values: Array, least: int) -> bool:
+    if (n := n_values(values, MANY + 1)) <= 2:
+        return False
+    return n > MANY or int(np.unique(values, return_counts=True)[1].min()) < least
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:

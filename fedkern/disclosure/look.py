@@ -409,16 +409,13 @@ class Look:
         requirement, usual = self.asked, LEVELS["standard"].rows
         # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
         in_all = requirement.rules.rows if requirement.weighs is not None and requirement.rules.rows >= usual else 0
-        if requirement.summed or rows >= max(self.wanted, least, in_all):
+        asks = {"rows_per_coefficient": least, "rows_per_value": self.wanted, "rows": in_all}
+        key = max(asks, key=lambda rule: asks[rule])
+        if requirement.summed or rows >= asks[key]:
             return None
-        if least > max(self.wanted, rows):
-            key, wanted, enough = "rows_per_coefficient", least, int(10 * rows / coefficients) / 10
-        elif self.wanted > rows:
-            key, wanted, enough = "rows_per_value", self.wanted, int(rows)
-        else:
-            key, wanted, enough = "rows", in_all, int(rows)
+        enough = int(10 * rows / coefficients) / 10 if key == "rows_per_coefficient" else int(rows)
         remedies = ("leave-out-decider", "natural-scale", "pool")
-        return Broken("rows-by-fit", key, enough, {"rows": rows, "wanted": wanted}, remedies, rows=rows)
+        return Broken("rows-by-fit", key, enough, {"rows": rows, "wanted": asks[key]}, remedies, rows=rows)
 
     @cached_property
     def _offset(self) -> Array | None:

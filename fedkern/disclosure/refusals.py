@@ -49,7 +49,7 @@ class Broken(NamedTuple):
         alone = self.key == "rows_per_coefficient" and self.enough < LEVELS["standard"].linear
         if alone and requirement.tells == "values" and not is_linear(requirement.family) and requirement.rules.leverage < 1:
             number = "lower-rule-and-leverage"
-        ends = () if requirement.secure else ("leave-out-client",)
+        ends = () if requirement.secure or requirement.small == "leave-out" else ("leave-out-client",)
         if requirement.additive and not requirement.summed and requirement.level != "none":
             ends = (*ends, "sign-sums")
         return RuleRefusal(

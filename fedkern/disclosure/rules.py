@@ -40,8 +40,8 @@ class Rules(NamedTuple):
     sites_of_few_columns: float = 0
     linear: float = 0  # rows a coefficient where cross-products alone are sent
     rows_per_value: int = 0  # that have a level, or a value of a column of two, if any has it
-    counted_per_value: int = 0  # the same where no covariate is a measurement, so that messages tell numbers of rows alone
-    summed_per_value: int = 0  # the same by a summary of two measurements or more, or of masked sums
+    # The same by a summary, and where no covariate is a measurement, so that messages tell numbers of rows alone.
+    fewest_per_value: int = 0
     groups: int = 0  # of a client, where the model has effects of groups
     combinations: int = 0  # rows that have each combination of the covariates' values, where few can occur
     leverage: float = 1.0  # of a row at the fit of its client's rows, at most
@@ -62,8 +62,7 @@ class Rules(NamedTuple):
             rows_of_one_column=self.rows,
             values_of_two_columns=self.values,
             values_of_one_column=self.values,
-            rows_per_value=self.counted_per_value,
-            summed_per_value=self.counted_per_value,
+            rows_per_value=self.fewest_per_value,
         )
 
     def with_strictest(self, other: Rules) -> Rules:
@@ -93,8 +92,7 @@ _STANDARD = Rules(
     sites_of_few_columns=6,
     linear=2,
     rows_per_value=5,
-    counted_per_value=3,
-    summed_per_value=4,
+    fewest_per_value=3,
     groups=5,
     leverage=0.9,
 )
@@ -104,8 +102,7 @@ _STRICT = _STANDARD._replace(
     weighed=13,
     summary=0,
     rows_per_value=10,
-    counted_per_value=10,
-    summed_per_value=10,
+    fewest_per_value=10,
     groups=10,
     combinations=LEAST_OF_LEVEL,
     slopes=50,
@@ -143,7 +140,7 @@ def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
     if "rows" in given:
         given["rows_of_one_column"] = given["rows"]
     if "rows_per_value" in given:
-        given |= dict.fromkeys(("counted_per_value", "summed_per_value"), given["rows_per_value"])
+        given["fewest_per_value"] = given["rows_per_value"]
     if "rows_per_coefficient" in keys:
         given |= dict.fromkeys(PER_COEFFICIENT, keys["rows_per_coefficient"])
     made = rules._replace(**given)

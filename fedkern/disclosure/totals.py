@@ -31,7 +31,7 @@ from ..data.rare import differing
 from ..data.table import Table
 from ..errors import OwnFault
 from ..models.encoding import Encoding, Spec
-from .few import coefficients, measured
+from .few import coefficients
 from .look import Look, causes, codes_of, covered_events, groups_of, weights
 from .requirement import Requirement
 
@@ -115,8 +115,6 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
     requirement = replace(requirement, fit=replace(requirement.fit, part=1 / n_clients))
     rows = weights(table, spec)
     n_groups = {name: len(groups_of(table, name, rows)) for name in spec.with_effects if requirement.least_of_group}
-    rules = requirement.rules
-    fewer = rules.rows_per_value if measured(table, spec) == 1 else rules.summed_per_value
     table, spec = looked_at(table, spec)
     p = coefficients(requirement, table, spec)
     wanted = requirement.told_up_to(p)
@@ -145,7 +143,7 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
         found.append(Count.of_rows(of, "groups", requirement.least_of_group, np.ones(n)))
     look, least_weighed = Look.at(requirement, table, spec, rows), requirement.weighing(p)[0]
     at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), fit) for fit in look.by_fit())
-    return found, [*_values(look, fewer if requirement.summaries else math.inf), *at_fit]
+    return found, [*_values(look, requirement.rules.fewest_per_value if requirement.summaries else math.inf), *at_fit]
 
 
 def _values(look: Look, fewer: float) -> Iterator[Count]:

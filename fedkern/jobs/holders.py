@@ -68,8 +68,7 @@ def permit(config: JobConfig, parties: Parties, party: int, carrier: str | None 
     if party != SERVER:
         name = who(parties.names, party)
         binding = _allowed(name, parties.names[party], parties.holding(party), use, source)
-        refusal = _asks_more(config, binding, parties.site(party), signed=party in signed)
-        if refusal := refusal or _foreign(config, binding, carrier):
+        if refusal := _refusals(config, binding, parties.site(party), carrier, signed=party in signed):
             raise refused(name, *refusal)
         return binding
     for data in parties.own:  # the rows of a server's file get no noise in any job
@@ -126,78 +125,33 @@ def refuses_near(policies: Iterable[Policy]) -> bool:
     return _strict(policies) is not None
 
 
-def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:
-    """Returns why a job of an allowed kind is refused; None if it is not."""
-    refusal = _lowered(config, binding) or _singled(config, binding) or _made(config, binding) or _tried(config, binding)
-    return (
-        refusal or _extended(config, binding) or _codes(config, binding, site) or _read_by_server(config, binding, signed=signed)
-    )
+def _refusals(config: JobConfig, binding: Binding, site: Site, place: str | None, *, signed: bool) -> Refusal | None:
+    """Returns all for which a job of an allowed kind is refused, at once; None if it is not.
 
-
-def _read_by_server(config: JobConfig, binding: Binding, *, signed: bool) -> Refusal | None:
-    """Returns why a job is refused whose server could read this client's own numbers, which have no noise; None if it is not."""
-    if use_of(config) == "private":
-        return None
-    return binding.refused_by(lambda policy: policy.refuses_sums(secure=config.secure, signed=signed))
-
-
-def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Returns why a job whose own numbers ask for less than a policy's level is refused, where the policy has none do that."""
-    return binding.refused_by(lambda policy: policy.refuses_less(config.disclosure.model_dump(exclude_none=True)))
-
-
-def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Returns why a job whose result tells of each client's rows alone is refused; None if it is not."""
-    if not config.singles_out:
-        return None
-    return binding.refused_by(
-        lambda policy: policy.refuses_values() or (policy.refuses_single_values() if config.singly else None)
-    )
-
-
-def _made(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Returns why a job that has the holder run a function of its packages is refused; None if it is not."""
-    factory = config.factory
-    return None if factory is None else binding.refused_by(lambda policy: policy.refuses_factory(str(factory)))
-
-
-def _tried(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Returns why a job in which other parties may try many ids is refused; None if it is not."""
-    most = config.most_ids
-    return None if most is None else binding.refused_by(lambda policy: policy.refuses_ids(most))
-
-
-def _extended(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Returns why a job is refused to whose result clients may come, or that comes to an earlier one; None if it is not."""
-    if config.extendable:
-        return binding.refused_by(lambda policy: policy.refuses_extension(now=False))
-    return binding.refused_by(lambda policy: policy.refuses_extension(now=True)) if config.extends else None
-
-
-def _foreign(config: JobConfig, binding: Binding, carrier: str | None) -> Refusal | None:
-    """Returns why a job of another package's method, or over another package's place, is refused; None if it is not."""
-    method = None if config.job.method in METHODS else config.job.method
-
-    def refuses(policy: Policy) -> Refusal | None:
-        refusal = None if method is None else policy.refuses_method(method)
-        return refusal or (None if carrier is None else policy.refuses_place(carrier))
-
-    return binding.refused_by(refuses)
-
-
-def _codes(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:
-    """Returns why a job that says itself which cells are empty is refused.
-
-    It says so of any column, and so decides which rows count.
+    `place` is that of another package which carries the messages.
     """
-    strict = _strict(binding.policies)
-    if strict is None or use_of(config) != "open" or not config.data.dialect.missing or site.dialect is not None:
-        return None
-    ask = (
-        "data.dialect.missing says which cells are empty, and by it which rows count, which the policy leaves to the holder; ask "
-        "it for these words in its own site file ([dialect] missing), or remove the key"
-    )
-    return Refusal(ask, f'{strict.file}: does not allow the job: data.dialect.missing, and differencing = "refuse"')
+
+    def found(policy: Policy) -> Iterator[Refusal | None]:
+        yield policy.refuses_less(config.disclosure.model_dump(exclude_none=True))
+        if config.singles_out:
+            yield policy.refuses_values()
+            yield policy.refuses_single_values() if config.singly else None
+        if config.factory is not None:
+            yield policy.refuses_factory(config.factory)
+        if config.most_ids is not None:
+            yield policy.refuses_ids(config.most_ids)
+        if config.extendable or config.extends:
+            yield policy.refuses_extension(now=not config.extendable)
+        if use_of(config) == "open" and config.data.dialect.missing and site.dialect is None:
+            yield policy.refuses_empty_words()
+        if use_of(config) != "private":
+            yield policy.refuses_sums(secure=config.secure, signed=signed)
+        if config.job.method not in METHODS:
+            yield policy.refuses_method(config.job.method)
+        if place is not None:
+            yield policy.refuses_place(place)
+
+    return binding.refused_by(found)
 
 
 def _strict(policies: Iterable[Policy]) -> Policy | None:
@@ -568,8 +522,7 @@ def local(
         lines += [f"  note: {ANY_FACTORY}"] if config.factory is not None else []
     site = parties.site(parties.names.index(client)) if client in parties.names else Site()
     refusal = binding.refusal(use_of(config), source_of(config))
-    refusal = refusal or _asks_more(config, binding, site, signed=site.signing_key is not None)  # as between organisations
-    refusal = refusal or _foreign(config, binding, None)
+    refusal = refusal or _refusals(config, binding, site, None, signed=site.signing_key is not None)  # as between organisations
     # An account that cannot be used would end the run: it is a refusal here too.
     books, budget, broken = None, "", ""
     try:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, runtime_che
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from ..data.cells import plain as as_in_cells
 from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import Dialect
 from ..disclosure.requirement import Fit, Requirement
@@ -59,6 +60,11 @@ def _paths(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _label(value: object) -> object:
+    return as_in_cells(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Label = Annotated[str | None, BeforeValidator(_label)]  # a number stands for the text that a person writes
 Rounds = Annotated[int, BeforeValidator(_rounds)]
 RoundsOrBudget = Annotated[int | str, BeforeValidator(_rounds_or_budget)]
 Paths = Annotated[list[str], BeforeValidator(_paths)]
@@ -106,7 +112,7 @@ class ColumnSection(Section):
 
     kind: Literal["numeric", "categorical"] | None = key(None, help="of the column; default: what clients find; private: none")
     levels: list[str] | None = key(None, min_length=1, help="all levels of a categorical column")
-    reference: str | None = key(None, help="level that others are compared with; sparse: has no coefficient. Default: the first")
+    reference: Label = key(None, help="level that others are compared with; sparse: has no coefficient. Default: the first")
     center: Finite | None = key(None, help="what standardising subtracts")
     scale: Positive | None = key(None, help="what standardising divides by")
     lower: Finite | None = key(None, help="with upper, instead of center and scale: the bounds become -1 and 1")
@@ -196,9 +202,7 @@ class DataSection(Section):
         "public", help="paper: constants from all rows, as published; not private", expert=True
     )
     response: str | None = key(None, help="the column to be explained")
-    positive: str | None = key(
-        None, help="the label that counts as 1 in a binary response; open jobs: default by all files' labels"
-    )
+    positive: Label = key(None, help="the label that counts as 1 in a binary response; open jobs: default by all files' labels")
     offset: str | None = key(None, help="a column that is added to the linear predictor")
     weight: str | None = key(None, help='a column of case weights, for method = "pvi" and "likelihood"')
     row_id: str | None = key(None, help="a column that names the row; shards are made from its hash", expert=True)

@@ -228,7 +228,7 @@ class Run(At[C]):
     def _hidden(self, sums: masked.Sums, exchange: Exchange) -> Exchange:
         """Returns an exchange whose clients mask their answers."""
         for hider in self.hiders.values():
-            hider.begin(exchange.protocol.name)
+            hider.begin(exchange.protocol.name, of_rows=sums.of_rows)
         start = None if exchange.start is None else sums.start(exchange.start, self.names)
         clients = {k: masked.Client(state, self.hiders[k]) for k, state in exchange.clients.items()}
         return exchange._replace(start=start, clients=clients)
@@ -385,9 +385,12 @@ class Run(At[C]):
         return () if binding is None else binding.policies
 
     def refuse_few(self, k: int, table: Table, spec: Spec, remedies: Sequence[str] = ()) -> None:
-        """Refuses a client whose rows break rules of the job or of its holder (Refused); `remedies`: ids of others."""
+        """Refuses a client whose rows break rules of the job or of its holder (Refused); `remedies`: ids of others.
+
+        Rules for which a summary is enough are no faults of a client that takes part by one.
+        """
         found = few.find_few(self.requirement_of(k), table, spec, self.names[k], remedies)
-        if found is not None and not found.by_summary:
+        if found is not None and not (found.by_summary and k in self.summaries):
             admitted.refuse(self.place, self.config, self.hooks.bindings.get(k), found.errors)
 
     def secret_key(self, client: int, exchange: str) -> int:

@@ -73,11 +73,12 @@ class Stage:
         """Returns the same stage once more, under another name: its messages are listed already."""
         return replace(self, alias=alias)
 
-    def with_sums(self, sums: tuple[Sum, ...], *, secure: bool = True) -> Stage:
+    def with_sums(self, sums: tuple[Sum, ...], *, secure: bool = True, of_rows: bool = True) -> Stage:
         """Returns the same stage with masked answers in the place of its own, where sums are secure."""
         if not secure:
             return self
-        made = Sums(self.protocol, sums, self.dims, {kind: self.often(kind, None) for kind in self.protocol.to_client})
+        most = {kind: self.often(kind, None) for kind in self.protocol.to_client}
+        made = Sums(self.protocol, sums, self.dims, most, of_rows)
         masks: dict[type[Message], type[Message]] = {added.kind: added.masked for added in sums}
         times = {masks.get(kind, kind): n for kind, n in self.times.items()}
         return replace(self, protocol=made.masked, dims=made.masked_dims, times=times, sums=made)
@@ -106,7 +107,9 @@ def counts_stage() -> Stage:
 
 def rare_levels_stage(*, secure: bool, runs: int = 1) -> Stage:
     """Returns the stage in which clients say which levels they cannot keep; it is left out where no column has levels."""
-    return replace(Stage.of(rare_levels), runs=runs, usually=True).with_sums(rare_levels.RareLevels.hidden, secure=secure)
+    stage = replace(Stage.of(rare_levels), runs=runs, usually=True)
+    # Rules on sums are judged on the levels that are left.
+    return stage.with_sums(rare_levels.RareLevels.hidden, secure=secure, of_rows=False)
 
 
 def odd_response_stage() -> Stage:

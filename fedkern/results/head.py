@@ -37,9 +37,10 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     if powers := summary.get("power_likelihood"):
         yield f"power likelihood, wider than that of all rows: {', '.join(f'{name}^{real(w):g}' for name, w in powers.items())}"
     if joined := summary["encoding"].get("joined"):
-        joined_by_column = (
-            f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items()
-        )
+        # The levels of an undeclared column that no client keeps have names that their holders alone know.
+        known = [name for name, column in data.get("columns", {}).items() if column.get("levels")]
+        others = {name: () if name in known else ("any that no client has in enough rows",) for name in joined}
+        joined_by_column = (f"{name} ({', '.join((*levels, *others[name]))})" for name, levels in joined.items())
         yield f'rare levels are "other (rare)": {"; ".join(joined_by_column)}'
     if priors := _priors(summary, model, data):
         yield f"priors: {priors}"

@@ -9,7 +9,7 @@ import pytest
 
 from fedkern.algorithms.importance import draws, remainder
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.settings import FIRST, net_of
+from fedkern.algorithms.importance.settings import FIRST, OF_DRAWS, net_of
 from fedkern.models.mixed import Layout
 from support import chosen
 from support.likelihoods import Function, Logistic, Normal, run
@@ -106,7 +106,7 @@ def test_the_first_net_tells_half_of_what_draws_may() -> None:
     settings = chosen.importance(points=4096, rounds=8, net=128, clients=3, rounds_messages=True)
     net, others = settings.needed_at_draws(0), settings.needed_at_draws(1)
     assert 128 / net**2 == pytest.approx(32_768 / others**2)
-    assert 128 / net**2 + 32_768 / others**2 == pytest.approx(4096 / settings.needed() ** 2)
+    assert 128 / net**2 + 32_768 / others**2 == pytest.approx(4096 / (OF_DRAWS * settings.needed()) ** 2)
     assert settings.needed_at_draws(2) == others
 
 

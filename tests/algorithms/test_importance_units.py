@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.settings import OF_WORDS, of_derivatives, of_draws, power, told
+from fedkern.algorithms.importance.settings import OF_DRAWS, OF_QUADRATICS, OF_WORDS, of_derivatives, of_draws, power, told
 from fedkern.models.expfam import unpacked
 from fedkern.models.mixed import Layout, Prior, Rows
 from support import chosen
@@ -53,7 +53,7 @@ def test_values_are_whole_numbers_of_a_unit_that_the_question_says(clients: int)
     steps = (0.3 * random.standard_t(5, (1024, layout.size))).astype(np.float32).astype(np.float64)
     question = importance.AskValues.of(0, 1, np.zeros(layout.size), steps)
     answer = asked(layout, own, question, clients)
-    unit = 0.05 / np.sqrt(clients)
+    unit = OF_DRAWS * 0.05 / np.sqrt(clients)
     alike = clients * own.values(question.points, 1) + Prior.usual(layout).values(question.points)
     units = power(unit * of_draws(question.points, alike))
     assert (units >= unit).all()
@@ -164,8 +164,23 @@ def test_settings_without_rounding_have_the_unit_of_the_words() -> None:
     assert settings.units_of_chains(32_000) == (2.0**-4, 0.25)
     # What all draws of a job say together counts, in however many rounds they are asked.
     assert [replace(settings, points=n, rounds=k).needed_at_draws() for n, k in ((4096, 1), (1024, 64), (65_536, 1))] == [
-        0.025, 0.1, 0.1,
+        0.05, 0.2, 0.2,
     ]  # fmt: skip
     assert replace(settings, clients=10**8).needed() == OF_WORDS
     assert replace(settings, rounds_messages=False).needed() == OF_WORDS
     assert replace(settings, rounds_messages=False).units_of_chains(1) is None
+
+
+def test_a_client_that_takes_part_by_a_summary_tells_less_finely() -> None:
+    layout, (own, *_) = federation(3)
+    question = importance.AskCurvature(0, 1, np.zeros((1, layout.size)))
+    told_by = {}
+    for summaries in ((), (0,)):
+        settings = chosen.importance(points=4096, rounds=1, clients=3, summaries=summaries, rounds_messages=True)
+        state = importance.client("a", 0, settings, own, Prior.usual(layout))
+        told_by[summaries] = importance.client_receive(state, question)[1][0]
+    _, gradient, hessian = own.curvature(np.zeros((1, layout.size)), 1)
+    of_gradient, of_hessian = of_derivatives(hessian[0], Prior.usual(layout).curvature(np.zeros(layout.size))[2], 3)
+    np.testing.assert_array_equal(told_by[()].gradient[0], told(gradient[0], of_gradient))
+    np.testing.assert_array_equal(told_by[(0,)].gradient[0], told(gradient[0], OF_QUADRATICS * of_gradient))
+    np.testing.assert_array_equal(unpacked(told_by[(0,)].hessian, layout.size)[0], told(hessian[0], OF_QUADRATICS * of_hessian))

@@ -306,3 +306,42 @@ def test_where_all_rows_are_in_one_process_no_sums_of_columns_are_searched(monke
     tables = {name: people(200, seed, z=np.arange(200) % 7) for seed, name in enumerate("abc")}
     assert fedkern.run(JOB, data=tables).summary["converged"]
     assert len(made) == len(tables)
+
+
+# Numbers of few values --------------------
+
+
+@pytest.mark.parametrize(
+    ("score", "ill", "taken"),
+    [
+        (np.arange(60) % 4 * 1.0, 3, True),  # of five values, each in many rows
+        (np.arange(60) % 4 * 1.0, 2, False),
+        (np.arange(60) * 1.0, 3, False),  # a measurement
+        (np.where(np.arange(60) < 2, 9.0, np.arange(60) % 4), 3, False),  # one value in two rows
+    ],
+)
+def test_numbers_of_few_values_count_as_levels_do(score: np.ndarray, ill: int, taken: bool) -> None:
+    """What is sent of them is what is sent where each value is a level, at fewer points: how often each combination occurs."""
+    y = np.arange(60) // 4 % 2 * 1.0
+    table = Table("a.csv", ("score", "ill", "y"), {"score": score, "ill": (np.arange(60) >= 60 - ill) * 1.0, "y": y}, 60)
+    requirement = parse({**JOB, "disclosure": {"level": "standard"}}).requirement
+    found = find_few(requirement, table, Spec("y"), "a")
+    assert (found is None) == taken
+    assert found is None or "rare-values" in [rule.id for rule in found.broken]
+
+
+def test_a_value_in_three_rows_takes_part_by_a_summary() -> None:
+    n = 100
+    for rows, numbers in ((2, False), (3, True), (4, True)):
+        data = people(n, 0, ill=(np.arange(n) < rows) * 1.0)
+        columns = {name: data[name].to_numpy(float) for name in ("x", "ill", "y")}
+        found = find_few(parse(at("standard")).requirement, Table("a.csv", ("x", "ill", "y"), columns, n), Spec("y"), "a")
+        assert found is not None
+        assert bool(found.by_summary) == numbers
+
+
+def test_a_label_may_be_a_number() -> None:
+    assert parse({**JOB, "data": {"response": "y", "positive": 2}}).data.positive == "2"
+    assert parse({**JOB, "data": {"response": "y", "positive": 2.5}}).data.positive == "2.5"
+    with pytest.raises(JobError, match=r"data\.positive = true: wanted a text"):
+        parse({**JOB, "data": {"response": "y", "positive": True}})

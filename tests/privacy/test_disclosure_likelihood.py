@@ -50,7 +50,9 @@ def test_rounded_next_to_no_row_is_determined_of_clients_that_pvi_takes_and_none
         x, y = curious_jobs.standardised(rows, seen)
         sign = 2 * y - 1
         residuals, _ = seen.system(curious.z_of(x[None], sign[None]), sign[None])
-        assert np.abs(residuals).max() < 6  # the equations hold
+        assert (
+            np.abs(residuals).max() < 7
+        )  # the equations hold, in units that follow from rounded values: four times as fine at most
         assert (curious.known(seen, x, sign) < curious.WITHIN).sum() <= most
 
 

@@ -145,7 +145,7 @@ def odd(frame: pd.DataFrame, n: int) -> pd.DataFrame:
     [
         ({"ada": 2}, "'ada': all clients together have too few rows in column 'word' with 'odd'"),
         (
-            {"ada": 2, "bo": 3},
+            {"ada": 3, "bo": 2},
             "'ada': all clients but this one have too few rows in column 'word' with 'odd'",
         ),  # which ada would read
         ({"ada": 2, "bo": 50}, "'bo': all clients but this one have too few rows in column 'word' with 'odd'"),  # bo would
@@ -205,6 +205,15 @@ def test_no_message_says_whether_a_client_has_a_rare_level(tmp_path: Path, formu
         tape.sent.clear()
     assert texts[0] == texts[1]
     assert all(texts[0])
+
+
+def test_levels_that_are_rare_at_a_client_join_before_rules_on_sums_are_judged(tmp_path: Path) -> None:
+    data = {name: odd(frame, {"ada": 2, "bo": 60}.get(name, 0)) for name, frame in federation(LARGE).items()}
+    with pytest.raises(JobError, match="all clients but this one have too few rows in column 'word' with 'odd'"):
+        run(tmp_path / "refused", data, {"data": {"ignore": ["t", "old"]}})
+    joined = run(tmp_path / "joined", data, {"data": {"ignore": ["t", "old"]}, "disclosure": {"rare": "join"}})
+    assert joined.converged
+    assert "odd" in joined.summary["encoding"]["joined"]["word"]
 
 
 def test_events_of_a_cox_model_are_counted_of_all_clients(tmp_path: Path, tape: Tape) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.settings import OF_VALUES, AskNormal, of_derivatives, of_draws, power, told
+from fedkern.algorithms.importance.settings import OF_QUADRATICS, OF_VALUES, AskNormal, of_derivatives, of_draws, power, told
 from fedkern.algorithms.importance.summaries import average
 from fedkern.arrays import Array
 from fedkern.models.expfam import packed
@@ -116,7 +116,7 @@ class Averaged:
             value, gradient, hessian = asked_of(rows, at, covariance, point=k == 0)
             of_gradient, of_hessian = of_derivatives(np.linalg.inv(covariance), np.zeros_like(covariance), 1)
             every += [[value / float(power(OF_VALUES))], gradient / of_gradient, packed((hessian / of_hessian)[np.newaxis])[0]]
-        return np.concatenate(every) / OF_ROUNDING
+        return np.concatenate(every) / (OF_QUADRATICS * OF_ROUNDING)
 
 
 def asked_of(rows: Rows, at: Array, covariance: Array, *, point: bool) -> tuple[float, Array, Array]:
@@ -184,7 +184,7 @@ def seen(job: Played, rows: Rows, *, summary: bool = False, most: int = 4096) ->
     of_gradient, of_hessian = numbers.of_gradient, numbers.of_hessian
     at, covariance = numbers.at, np.asarray(np.linalg.inv(found.precision))[np.newaxis]
     if summary:
-        at, of_gradient, of_hessian = found.mode[np.newaxis], of_gradient[-1:], of_hessian[-1:]
+        at, of_gradient, of_hessian = found.mode[np.newaxis], OF_QUADRATICS * of_gradient[-1:], OF_QUADRATICS * of_hessian[-1:]
 
     def term(kind: type[Sites], covariance: Array) -> InUnits:
         none = np.zeros((len(at), d)), np.zeros((len(at), d, d))

@@ -175,7 +175,7 @@ class Hider:
     ----------
     failed : whether a number of the client was none
     spoils : whether all its words are random, so that no sum of this start tells anything any more
-    waits : whether no exchange of sums may begin: rules on them are not judged yet
+    waits : whether no exchange of sums over rows may begin: rules on them are not judged yet
     small : whether rules were judged on all clients' rows together, for some client has too few by itself
     """
 
@@ -185,9 +185,9 @@ class Hider:
         self.pairs, self.name, self.used, self.known, self._secret = pairs, name, 0, b"", secret
         self.book, self.failed, self.spoils, self.exchange, self.waits, self.small = book, False, spoils, "", False, False
 
-    def begin(self, exchange: str) -> None:
+    def begin(self, exchange: str, *, of_rows: bool = True) -> None:
         """Begins an exchange of this name: a barrier, which shows whether a client has failed before, and not which."""
-        if self.waits:
+        if self.waits and of_rows:
             raise RuntimeError(f"{exchange}: rules on sums are not judged yet, and no sum may leave")
         self.exchange, self.spoils = exchange, self.spoils or self.failed
 
@@ -291,12 +291,14 @@ class Sums:
     sums : how the kinds of its answers are masked; all other answers of clients are refused
     dims : sizes of its messages
     most : kind of a question -> how often it comes in one run
+    of_rows : whether it adds up numbers of rows, of which there are rules on sums
     """
 
     protocol: Protocol[Any, Any]
     sums: tuple[Sum, ...]
     dims: Mapping[str, int]
     most: Mapping[type[Message], int] = field(default_factory=dict)
+    of_rows: bool = True
 
     @property
     def masked_dims(self) -> dict[str, int]:

@@ -25,6 +25,7 @@ from .settings import (
     CHECKED,
     LOST,
     OF_FEW,
+    OF_QUADRATICS,
     OF_WORDS,
     QUESTIONS,
     REFUSED,
@@ -186,7 +187,8 @@ def _rounded(
     known = hessian if s.box is None else [none for _ in prior]
     units = [of_derivatives(curvature, of_prior, s.clients) for curvature, of_prior in zip(known, prior, strict=True)]
     of_gradient, of_hessian = (np.array(unit) for unit in zip(*units, strict=True))
-    return told(value, power(s.needed())), told(gradient, of_gradient), told(hessian, of_hessian)
+    coarser = OF_QUADRATICS if s.has_summary(state.index) else 1.0
+    return told(value, power(s.needed(coarser))), told(gradient, coarser * of_gradient), told(hessian, coarser * of_hessian)
 
 
 def told_values(state: Client, points: Array, values: Array) -> Array:

@@ -249,7 +249,9 @@ SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedVal
 
 Array = NDArray[np.float64]
 
-OF_VALUES = 0.05  # nats of all clients' sum: importance weights are worth as many draws as with all digits
+OF_VALUES = 0.05  # nats of all clients' sum, on the way to the mode
+OF_DRAWS = 2.0  # times as much at draws: of five rows that have a level next to none is determined, and sds change by 2 % at most
+OF_QUADRATICS = 4.0  # times all units of a client for which a quadratic stands, not exactly: of three rows none is determined
 FAR = 10.0  # times as much for a draw far out: half a nat, by which weights are a hundredth too large in the mean
 OF_GRADIENTS = 0.005  # posterior sds by which the mode moves with a unit of all clients' gradients
 OF_CURVATURES = 0.01  # of a curvature: half of it is by how much the posterior sd changes
@@ -507,8 +509,8 @@ class Settings:
         draws = self.most_questions * self.per_question
         if self.net < FIRST:
             draws = 2 * (draws if before else self.per_question)
-            return self.needed(math.sqrt(draws / FINE))
-        return self.needed(math.sqrt(max(1.0, draws / FINE)))
+            return self.needed(OF_DRAWS * math.sqrt(draws / FINE))
+        return self.needed(OF_DRAWS * math.sqrt(max(1.0, draws / FINE)))
 
     def units_of_chains(self, gradients: int) -> tuple[float, float] | None:
         """Returns the units of values and of gradients of chains that ask for so many gradients; None: they are not rounded."""

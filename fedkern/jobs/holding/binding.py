@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -100,14 +100,13 @@ class Binding:
                 "paths)",
                 f"{self.required}, and no policy has {names}{among}",
             )
-        return self.refused_by(lambda policy: policy.refuses_use(use, noise_source))
+        return self.refused_by(lambda policy: [policy.refuses_use(use, noise_source)])
 
-    def refused_by(self, refuses: Callable[[Policy], Refusal | None]) -> Refusal | None:
-        """Returns the first refusal of a job by a policy, with the policy's file; None if all allow it."""
-        for policy in self.policies:
-            if refusal := refuses(policy):
-                return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
-        return None
+    def refused_by(self, refusals: Callable[[Policy], Iterable[Refusal | None]]) -> Refusal | None:
+        """Returns the refusals of a job by its policies, with the policies' files; None if all allow it."""
+        found = [(policy.file, one) for policy in self.policies for one in refusals(policy) if one is not None]
+        details = (f"{file}: does not allow the job: {refusal.detail}" for file, refusal in found)
+        return Refusal("; ".join(dict.fromkeys(refusal.ask for _, refusal in found)), "; ".join(details)) if found else None
 
 
 def bind(client: str, data: DataSet, *, must: Literal["named", "asked", "never"] = "named") -> Binding:

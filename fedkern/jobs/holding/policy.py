@@ -159,6 +159,16 @@ class Policy:
             f"extendable is not true for [data.{self.data}]",
         )
 
+    def refuses_empty_words(self) -> Refusal | None:
+        """Returns why a job is not allowed that says itself which cells are empty, of any column, and so which rows count."""
+        if self.differencing != "refuse":
+            return None
+        return Refusal(
+            "data.dialect.missing says which cells are empty, and by it which rows count, which the policy leaves to the holder; "
+            "ask it for these words in its own site file ([dialect] missing), or remove the key",
+            'data.dialect.missing, and differencing = "refuse"',
+        )
+
     def refuses_ids(self, most: int) -> Refusal | None:
         """Returns why a job is not allowed in which each party may try so many ids; None if it is allowed."""
         if self.most_ids is None or most <= self.most_ids:

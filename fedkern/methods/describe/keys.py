@@ -17,6 +17,7 @@ from ...jobs.keys import (
     CountsPrivacySection,
     DialectSection,
     JobConfig,
+    Label,
     Paths,
     Positive,
     Raw,
@@ -54,7 +55,7 @@ class ModelSection(Section):
     correlations: bool = key(True, help="whether columns of numbers are correlated")
     time: str | None = key(None, help="when each row has its event, or was seen for the last time: Kaplan-Meier curves")
     event: str | None = key(None, help="which of the two it is")
-    positive: str | None = key(None, help="the label of an event; by default 1, or the one of two labels that says yes")
+    positive: Label = key(None, help="the label of an event; by default 1, or the one of two labels that says yes")
 
 
 class AlgorithmSection(Section):

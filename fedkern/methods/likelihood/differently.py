@@ -119,6 +119,8 @@ def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str
         return None
     column = model.encoding.response
     with_values = [k for k in range(len(model.names)) if k not in model.summaries]  # others were not asked where it began
+    if len(with_values) < 2:
+        return None
     names, first = [model.names[k] for k in with_values], (at_mode.first[0][with_values], at_mode.first[1][with_values])
     if model.slopes_alone:
         return find_opposed(model, names, *first)

@@ -716,7 +716,9 @@ class Model(WeighedModel[OutputSection]):
     @property
     def may_be_reversed(self) -> bool:
         """Whether it can be seen that a client's outcome is coded the other way round."""
-        return (self.of_two or self.family == "beta") and self.encoding.intercept and not (self.offset or self.secure)
+        # People whom a row stands for came to a client together: their number is no evidence on that client.
+        counted = self.config.data.weight_kind == "frequency"
+        return (self.of_two or self.family == "beta") and self.encoding.intercept and not (self.offset or self.secure or counted)
 
     @property
     def of_two(self) -> bool:

@@ -180,6 +180,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
             sampled,
             may_sign=model.may_sign,
             unchecked=unchecked,
+            joined=bool(model.encoding.joined),
         ),
         metrics=metrics,
         notes=[

@@ -43,11 +43,12 @@ def content(found: Found, names: Sequence[str], summaries: Collection[int], size
     return {"summaries": {"clients": clients, "moved": moved, "share": share, "remains": remains}}
 
 
-def judged(verdict: Verdict, found: Found, *, may_sign: bool, unchecked: bool) -> Verdict:
+def judged(verdict: Verdict, found: Found, *, may_sign: bool, unchecked: bool, joined: bool) -> Verdict:
     """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate, or far from it.
 
     `may_sign`: whether all of them do, and could take part by signed sums; `unchecked`: whether nobody has seen if responses vary
-    more than the family makes them, by which intervals would be too narrow.
+    more than the family makes them, by which intervals would be too narrow; `joined`: whether rare levels have joined, which by
+    default they do not where sums are signed.
     """
     if found.summed is None or verdict.converged is not True:
         return verdict
@@ -56,8 +57,7 @@ def judged(verdict: Verdict, found: Found, *, may_sign: bool, unchecked: bool) -
     if moved <= MOVED and remains <= REMAINS:
         word = "approximate" if unchecked else True
     values: dict[str, Value] = {"share": 100 * share, "moved": moved, "wanted": MOVED, "remains": remains, "most": REMAINS}
-    values["remedies"] = [
-        *(["unseen-dispersion"] if unchecked else []),
-        *(["all-by-signed-sums"] if may_sign and word is not True else []),
-    ]
+    signs = may_sign and word is not True
+    remedies = {"unseen-dispersion": unchecked, "all-by-signed-sums": signs, "as-levels-join": signs and joined}
+    values["remedies"] = [remedy for remedy, holds in remedies.items() if holds]
     return verdict.also(Check(Finding.of("summaries-moved", **values), word))

@@ -23,6 +23,7 @@ from ...jobs.keys import (
     Finite,
     FitUntilSection,
     JobConfig,
+    Label,
     Paths,
     Positive,
     Raw,
@@ -127,7 +128,7 @@ class DataSection(Section):
     censored: dict[str, Interval] = key(
         {}, help=f'{COUNTED}: cells that stand for a count of which an interval is known, such as "<5" = [0, 4]'
     )
-    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    positive: Label = key(None, help="the label that counts as 1 in a binary response")
     exposure: str | None = key(None, help=f"{LOG}: expected counts, or person-years; its logarithm is added to the predictor")
     offset: str | None = key(None, help="a column that is added to the linear predictor")
     trials: str | None = key(None, help=f"{TRIALS}: the number of trials")

@@ -25,6 +25,7 @@ from ...jobs.keys import (
     Finite,
     FitUntilSection,
     JobConfig,
+    Label,
     Paths,
     Positive,
     Raw,
@@ -79,7 +80,7 @@ class DataSection(Section):
         "to so many (docs/methods/vertical.md). Default: parties compare digests of ids, and must have the same",
     )
     response: str = key(help="the column to be explained")
-    positive: str | None = key(None, help="the label that counts as 1 in a binary response; default by the two that there are")
+    positive: Label = key(None, help="the label that counts as 1 in a binary response; default by the two that there are")
     server: str | None = key(
         None, path=True, help="the server's file, with id, response and offset; else a client tells the response"
     )

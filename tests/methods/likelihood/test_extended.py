@@ -314,6 +314,12 @@ def test_a_holder_allows_it_in_the_run_to_which_others_come(
         fedkern.run(JOB, data=DATA, output={"extendable": True})
 
 
+def test_a_policy_says_at_once_all_that_it_does_not_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_policy(tmp_path, "[data.b]\nvalues = false", monkeypatch)
+    with pytest.raises(HolderError, match=r"\(values = true\).*\(extendable = true\)"):
+        fedkern.run(JOB, data=DATA, output=KEPT)
+
+
 def test_a_newcomer_that_refuses_differences_is_not_asked(first: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_policy(tmp_path, '[disclosure]\ndifferencing = "refuse"\n[data.e]', monkeypatch)
     with pytest.raises(HolderError, match="refuses jobs that differ by little"):

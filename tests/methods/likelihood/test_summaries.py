@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from fedkern.api import find_ending
 from fedkern.arrays import Array
 from fedkern.cli.show import describe_result
 from fedkern.errors import JobError, NumericalError, OwnFault
+from fedkern.finding import Finding
 from fedkern.jobs import admitted, holders
 from fedkern.jobs.hooks import RunHooks
 from fedkern.methods.likelihood import summaries
-from fedkern.results.verdict import HEADS
+from fedkern.results.verdict import HEADS, Verdict
 from support.found import ids
 from support.signing import Signing
 
@@ -383,3 +385,26 @@ def test_summaries_that_lead_to_no_mode_end_with_what_does(by_a_summary: Callabl
         fedkern.run(job, data=data)
     by_a_summary()
     assert fedkern.run(job, data=data).converged is True
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_signed_sums_are_proposed_with_the_levels_that_have_joined(joined: bool) -> None:
+    """By default no level joins there, and a job whose levels have joined would be refused for these."""
+    found = SimpleNamespace(summed=(0.5, 0.5, 0.1))
+    verdict = Verdict.of(True, Finding.of("k-hat", k_hat=0.1, wanted=0.7))
+    said = str(summaries.judged(verdict, found, may_sign=True, unchecked=False, joined=joined))  # type: ignore[arg-type]
+    assert 'set job.sums = "secure"' in said
+    assert ('disclosure.rare = "join"' in said) == joined
+
+
+def test_of_ordered_levels_all_clients_may_take_part_by_summaries() -> None:
+    """Nobody was asked where coefficients are 0: whether a client has its levels the other way round is not looked at."""
+    random, data = np.random.default_rng(2), {}
+    for name in ("ada", "bo"):
+        x = random.normal(size=(50, 2))
+        y = np.digitize(x[:, 0] + random.logistic(size=50), (-0.8, 0.8))
+        data[name] = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.array(["low", "middle", "high"])[y]})
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y", "levels": ["low", "middle", "high"]}}
+    result = fedkern.run({**job, "model": {"family": "ordinal"}, "disclosure": {"level": "standard"}}, data=data)
+    assert set(result.summary["summaries"]["clients"]) == set(data)
+    assert "failed" not in str(result.summary["verdict"])
