@@ -1,11 +1,12 @@
 """How often 90 % intervals of groups' standard deviations hold the truth, over simulated federations.
 
-python groups_coverage.py N KIND: `nested` (wards in regions) or `crossed`, gaussian; each of N federations has two clients, and
-sds from .2 to 1.2. Prints counts of intervals that hold, and jobs that have not converged.
+python groups_coverage.py N: N federations of each kind, `nested` (wards in regions) and `crossed`, gaussian; each has two
+clients, and sds from .2 to 1.2. Prints the share of intervals that hold, and how many jobs have not converged.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -30,22 +31,31 @@ def frame(random: np.random.Generator, sds: np.ndarray, kind: str) -> pd.DataFra
     return pd.DataFrame({"y": y, **{n: [f"{n}{k}" for k in c] for n, c in (("region", region), ("ward", ward), ("item", item))}})
 
 
-def main(n: int, kind: str) -> None:
-    held, lost = np.zeros(2, int), 0
+def held_of(kind: str, seed: int) -> tuple[np.ndarray, bool]:
+    """Whether each interval holds its truth, and whether the job has converged."""
+    random = np.random.default_rng([seed, len(kind)])
+    sds = random.uniform(0.2, 1.2, 2)
+    data = {name: frame(random, sds, kind) for name in ("ada", "bo")}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        result = fedkern.fit(FORMULAS[kind], data, "gaussian", out=out, disclosure={"level": "none"}, job={"seed": seed})
+        draws = result.to_arviz().posterior
+        ends = [np.quantile(draws[f"group_sd[{name}:intercept]"].to_numpy(), (0.05, 0.95)) for name in NAMES[kind]]
+    return np.array([low < sd < high for sd, (low, high) in zip(sds, ends)]), result.summary["converged"] is True
+
+
+def main(n: int) -> None:
+    held, lost = {kind: np.zeros(2, int) for kind in FORMULAS}, dict.fromkeys(FORMULAS, 0)
     for seed in range(n):
-        random = np.random.default_rng([seed, len(kind)])
-        sds = random.uniform(0.2, 1.2, 2)
-        data = {name: frame(random, sds, kind) for name in ("ada", "bo")}
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "out"
-            result = fedkern.fit(FORMULAS[kind], data, "gaussian", out=out, disclosure={"level": "none"}, job={"seed": seed})
-            draws = result.to_arviz().posterior
-            lost += result.summary["converged"] is not True
-            for k, name in enumerate(NAMES[kind]):
-                low, high = np.quantile(draws[f"group_sd[{name}:intercept]"].to_numpy(), (0.05, 0.95))
-                held[k] += low < sds[k] < high
-        print(f"{seed + 1} of {n}: {held[0]} and {held[1]} hold {NAMES[kind]}; {lost} not converged", flush=True)
+        for kind in FORMULAS:
+            found, converged = held_of(kind, seed)
+            held[kind] += found
+            lost[kind] += not converged
+            parts = held[kind] / (seed + 1)
+            errors = [math.sqrt(part * (1 - part) / (seed + 1)) for part in parts]
+            told = ", ".join(f"{name} {part:.3f} +- {error:.3f}" for name, part, error in zip(NAMES[kind], parts, errors))
+            print(f"{kind}: {seed + 1} federations, {told}, {lost[kind]} not converged", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]))

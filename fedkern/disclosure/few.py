@@ -180,7 +180,7 @@ def _of_rows(requirement: Requirement, table: Table, n: int, rule: str) -> Itera
 
 def _of_groups(requirement: Requirement, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
     """Yields that a client has too few groups."""
-    for name in spec.groups if requirement.least_of_group else ():
+    for name in spec.with_effects if requirement.least_of_group else ():
         if (n := len(groups_of(table, name, rows))) >= requirement.least_of_group:
             continue
         values: dict[str, Value] = {"groups": n, "column": name, "wanted": requirement.least_of_group}

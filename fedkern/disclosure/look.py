@@ -130,8 +130,9 @@ def covered_events(table: Table, spec: Spec, rows: Array, event: Array) -> Event
         upper = floats(table.columns[spec.upper])
         time = np.where(np.isfinite(upper), np.maximum(time, upper), time)
     # Of a hazard that all share a group is a frailty, and no stratum.
-    stratified = not spec.exposed and spec.groups and spec.groups[0] in table.columns
-    strata = np.array(table.cells(spec.groups[0])) if stratified else None
+    first = spec.groups[0] if spec.groups else None
+    stratified = not spec.exposed and first in table.columns and first not in spec.with_effects
+    strata = np.array(table.cells(str(first))) if stratified else None
     counting, dying = rows > 0, (rows > 0) & (event == 1)
     try:
         sets = arranged(

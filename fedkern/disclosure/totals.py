@@ -114,7 +114,7 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
     """
     requirement = replace(requirement, fit=replace(requirement.fit, part=1 / n_clients))
     rows = weights(table, spec)
-    n_groups = {name: len(groups_of(table, name, rows)) for name in spec.groups if requirement.least_of_group}
+    n_groups = {name: len(groups_of(table, name, rows)) for name in spec.with_effects if requirement.least_of_group}
     table, spec = looked_at(table, spec)
     p = coefficients(requirement, table, spec)
     wanted = requirement.told_up_to(p)

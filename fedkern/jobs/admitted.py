@@ -143,17 +143,29 @@ def kept(
     numbers = tuple(k for k in everybody if k not in left and k not in incomplete)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
     notes += tuple(Finding.of("left-out-incomplete", client=parties.names[k]) for k in incomplete)
-    columns = getattr(getattr(config.model, "random", None), "columns", ())  # no strata, which are each client's own by design
-    notes += tuple(note for name in columns for note in _shared_groups(name, tables.values())) if alone else ()
+    if alone and (random := getattr(config.model, "random", None)) is not None:  # no strata, each client's own by design
+        notes += tuple(note for group in random.every for note in _shared_groups(group.column, tables.values()))
+        notes += tuple(note for group in random.every_shared for note in _single_groups(group.column, tables.values()))
     among = {now: summaries[k] for now, k in enumerate(numbers) if k in summaries}
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, why_of | empty, apart, among)
 
 
 def _shared_groups(group: str, tables: Iterable[Table]) -> tuple[Finding, ...]:
     """Returns a note on groups whose rows several clients have: each client takes those of its own for a group."""
-    found = Counter(label for table in tables for label in {*table.cells(group)} - {""})
-    n = sum(clients > 1 for clients in found.values())
+    n = sum(clients > 1 for clients in _clients_of(group, tables).values())
     return (Finding.of("groups-at-several-clients", column=group, groups=n),) if n else ()
+
+
+def _single_groups(group: str, tables: Iterable[Table]) -> tuple[Finding, ...]:
+    """Returns a note on groups of one client that the job says all have in common."""
+    several = [*tables]
+    n = sum(clients == 1 for clients in _clients_of(group, several).values()) if several[1:] else 0
+    return (Finding.of("shared-groups-of-one-client", column=group, groups=n),) if n else ()
+
+
+def _clients_of(group: str, tables: Iterable[Table]) -> Counter[str]:
+    """Returns how many clients have each label of a column."""
+    return Counter(label for table in tables for label in {*table.cells(group)} - {""})
 
 
 def refuse(place: Place, config: JobConfig, binding: Binding | None, errors: Sequence[JobError]) -> None:

@@ -23,12 +23,14 @@ MOST = 8  # labels of a client that an error names
 
 
 def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
-    """Returns a job's tables with `data.levels` as its rows have them, where a multinomial or ordinal job names none.
+    """Returns a job's tables with `data.levels` as its rows have them, where a multinomial or ordinal job names none; and the
+    same of groups that clients have in common.
 
     Numbers stand in their order and categories that have an order in theirs; other labels are sorted, which gives a multinomial
     model its reference, and an ordinal one no order: its levels stay to be named. `raw`: the job's tables; `read`: the name of
     the response -> the tables of all clients.
     """
+    raw = _with_groups(raw, read)
     family = table(raw, "model").get("family")
     if family not in LEVELED or "levels" in table(raw, "data"):
         return raw
@@ -55,6 +57,28 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
     if found is None:
         return raw
     return merged(raw, {"data": {"levels": found}})
+
+
+def _with_groups(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
+    """Returns a job's tables with the labels of groups that clients have in common, where it names none."""
+    random = table(raw, "model").get("random")
+    entries = random.get("groups") if isinstance(random, Mapping) else None
+    lacking = [
+        entry
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, Mapping) and entry.get("shared") is True and isinstance(entry.get("by"), str)
+    ]
+    found = dict[str, list[str]]()
+    for column in {str(entry["by"]) for entry in lacking if "levels" not in entry}:
+        try:
+            cells = [client_table.cells(column) for client_table in read(column) if column in client_table.names]
+        except JobError:  # a fault that is told where it is looked for
+            return raw
+        found[column] = in_order({label for labels in cells for label in labels} - {""})
+    completed = [
+        {"levels": found[entry["by"]], **entry} if entry in lacking and entry["by"] in found else entry for entry in entries or ()
+    ]
+    return merged(raw, {"model": {"random": {"groups": completed}}}) if found else raw
 
 
 def _in_one_order(orders: Sequence[list[str]], labels: Collection[str]) -> list[str] | None:

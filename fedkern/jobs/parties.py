@@ -98,7 +98,7 @@ class Known(NamedTuple):
 
 def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
     """Returns the known facts of the columns where every client has rows of its own."""
-    formula = getattr(config, "formula", None)
+    formula, random = getattr(config, "formula", None), getattr(config.model, "random", None)
     if formula is not None:
         known = known._replace(columns=read_as(formula, known.columns))
     return Spec(
@@ -107,7 +107,8 @@ def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
         weight=data.weight,
         row_id=data.row_id,
         trials=getattr(data, "trials", None),
-        groups=getattr(getattr(config.model, "random", None), "columns", ()),
+        groups=getattr(random, "columns", ()),
+        with_effects=tuple(grouping.column for grouping in getattr(random, "every", ())),
         ignore=tuple(data.ignore),
         standardise=data.standardise,
         private=config.privacy is not None,

@@ -142,7 +142,8 @@ class Spec:
     missing : whether a numeric cell may be empty
     blank : whether a cell of labels may be empty, too
     trials : a column; the response is then a number of successes in this number of trials
-    groups : columns whose labels stay at home
+    groups : columns whose labels stay at home; of a Cox model with strata theirs is the first
+    with_effects : those of `groups` whose groups have effects and are each client's own
     times : columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
     upper : the column with the end of the interval in which the event is
     exposed : whether rows without event have terms of their own
@@ -171,6 +172,7 @@ class Spec:
     columns: Mapping[str, Column] = field(default_factory=dict)
     trials: str | None = None
     groups: tuple[str, ...] = ()
+    with_effects: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     upper: str | None = None
     exposed: bool = False
@@ -312,8 +314,9 @@ class Spec:
 
         single = {role: getattr(self, role) for role in ("offset", "weight", "row_id", "trials", "upper")}
         apart: dict[str, Any] = {role: of(role, name) for role, name in single.items() if name is not None}
-        groups = tuple(of("group", name) for name in self.groups)
-        return replace(self, times=tuple(of("entry", name) for name in self.times), groups=groups, **apart), copies
+        groups, with_effects = (tuple(of("group", name) for name in names) for names in (self.groups, self.with_effects))
+        times = tuple(of("entry", name) for name in self.times)
+        return replace(self, times=times, groups=groups, with_effects=with_effects, **apart), copies
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns those of a file's columns that are covariates, in the file's order."""

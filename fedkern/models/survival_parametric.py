@@ -30,17 +30,18 @@ from numpy.typing import NDArray
 from ..kernels import _declared as by_jets
 from ..kernels import mixed as kernels
 from ..kernels._jets import variables
-from ..kernels.families import ACCELERATED, HALF_LOG_TAU
+from ..kernels.families import ACCELERATED
 from .expfam import unpacked
-from .mixed import Prior, Rows
+from .mixed import Rows
 from .mixed.joint import OfAll
-from .mixed.layout import SHAPES, Elsewhere, Layout, Named, Shape
+from .mixed.layout import SHAPES, START_OF_LEARNT, Elsewhere, Layout, Named, Shape
+from .mixed.learnt import Learnt
 from .mixed.quadrature import even
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-WALK = Shape("log walk sd", "walk sd", np.exp, Named.of("half-normal"), start=float(np.log(0.5)), of_prior=True)
+WALK = Shape("log walk sd", "walk sd", np.exp, Named.of("half-normal"), start=START_OF_LEARNT, of_prior=True)
 
 
 def shapes_of(family: str, cuts: tuple[float, ...]) -> tuple[Shape, ...]:
@@ -393,77 +394,19 @@ class Lifetimes:
         return replace(self, layout=layout, rows=rows, before=before)
 
 
-@dataclass(frozen=True)
-class Walk:
-    """The prior of a "piecewise" layout: that of all else, and of its numbers a random walk from 0 whose steps are N(0, s^2).
-
-    Attributes
-    ----------
-    base : of everything else, and of log s
-    """
-
-    base: Prior
+class Walk(Learnt):
+    """Is the prior of a "piecewise" layout: of its numbers a random walk from 0 whose steps are N(0, s^2)."""
 
     @property
-    def layout(self) -> Layout:
-        """The layout of xi."""
-        return self.base.layout
-
-    @property
-    def _own(self) -> slice:
+    def numbers_at(self) -> slice:
+        """The place of the hazards' logarithms."""
         return slice(self.layout.shapes_at.start, self.layout.size - 1)
 
-    def values(self, points: Vector) -> Vector:
-        """(S,) log-densities of the points (S, P)."""
-        return self.base.values(points) + self._walk(points)
-
-    def without_jacobian(self, points: Vector) -> Vector:
-        """(S,) log-densities of what the coordinates are logarithms of."""
-        return self.base.without_jacobian(points) + self._walk(points)
-
-    def _walk(self, points: Vector) -> Vector:
-        steps, log_s = np.diff(points[:, self._own], axis=1, prepend=0.0), points[:, -1]
-        with np.errstate(over="ignore"):
-            square = (steps**2).sum(axis=1) * np.exp(-2 * log_s)
-        return np.asarray(-0.5 * square - steps.shape[1] * (log_s + HALF_LOG_TAU))
-
-    def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
-        _, gradient, curved = self.base.curvature(xi)
-        gradient, curved = gradient.copy(), curved.copy()
-        shapes, m = self._own, self._own.stop - self._own.start
-        D = np.eye(m) - np.eye(m, k=-1)
-        precision = D.T @ D * np.exp(-2 * xi[-1])
-        b = xi[shapes]
-        gradient[shapes] -= precision @ b
-        curved[shapes, shapes] += precision
-        square = float(b @ precision @ b)
-        gradient[-1] += square - m
-        curved[-1, -1] += 2 * square
-        across = -2 * precision @ b
-        curved[shapes, -1] += across
-        curved[-1, shapes] += across
-        return float(self.values(xi[np.newaxis])[0]), gradient, curved
-
     @property
-    def held(self) -> Held:
-        """Given log s."""
-        return Held(self)
-
-
-@dataclass(frozen=True)
-class Held:
-    """A walk's prior whose log s is known: with derivatives by which no step moves it."""
-
-    walk: Walk
-
-    def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
-        value, gradient, curved = self.walk.curvature(xi)
-        gradient[-1] = 0.0
-        curved[-1, :] = curved[:, -1] = 0.0
-        curved[-1, -1] = 1.0
-        return value, gradient, curved
+    def root(self) -> Vector:
+        """(m, m) from these to their steps."""
+        m = self.numbers_at.stop - self.numbers_at.start
+        return np.eye(m) - np.eye(m, k=-1)
 
 
 # --------------------

@@ -83,6 +83,7 @@ def model_of(summary: Record, job: Record) -> str:
     elif not link:
         link = "logit" if of is None else of.link
     formula = model.get("formula") or _formula(summary, model, data)
+    formula += "".join(f" + {grouping.text}" for grouping in groupings(model.get("random") or {}, shared=True))
     if len(summary["clients"]) > 1:  # what R would have of the pooled rows is another model
         formula += " + strata(client)" if family == "cox" else ""
         if groups := groupings(model.get("random") or {}):

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance import proposals as learnt_scale
-from fedkern.algorithms.importance.proposals import Scaled
+from fedkern.algorithms.importance.proposals import Grid, Scaled
 from fedkern.models.mixed import Layout, Prior
 from fedkern.models.survival_parametric import Walk, shapes_of
 from support.likelihoods import found
@@ -113,7 +113,7 @@ def test_the_density_of_draws_is_that_which_they_are_made_by() -> None:
     def at(log_s: float) -> tuple[float, np.ndarray, np.ndarray]:
         return prior.curvature(np.append(xi[:-1], log_s))
 
-    q = Scaled.around(xi, np.zeros(4), H + curved, at, 3, (1,), 8192)
+    q = Scaled.around(Grid.about(xi, np.zeros(4), H + curved, at, 3, (1,)), 8192)
     first = q.points((), 3, 0)
     moved = q.adapted(first, np.full(len(first), 1 / len(first)), (1,))
     for one, z in ((q, first), (moved, moved.points((), 4, 1))):

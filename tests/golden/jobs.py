@@ -411,6 +411,12 @@ JOBS: dict[str, tuple[str, ...]] = {
         'model.random={groups = [{by = "s"}, {by = ["s", "ward"]}]}',
         "disclosure.level=none",
     ),
+    "likelihood-shared": (
+        "likelihood/sampled",
+        'data.ignore=["sick", "visits", "pressure", "w"]',
+        'model.random={groups = [{by = "ward"}, {by = "s", shared = true, levels = ["f", "m"]}]}',
+        "disclosure.level=none",
+    ),
     "likelihood-survey": (
         "likelihood/sampled",
         "data.weight=w",
@@ -423,6 +429,11 @@ JOBS: dict[str, tuple[str, ...]] = {
     ),
     "likelihood-sigma": ("likelihood/gaussian", 'model.sigma="~ x + s"'),
     "likelihood-cox": ("survival/cox", 'data.strata="s"', "output.survival_at=[10]"),
+    "likelihood-frailty": (
+        "survival/cox",
+        'data.ignore=["until", "since"]',
+        'model.random={group = "ward"}',
+    ),
     "likelihood-causes": ("survival/causes", "output.survival_at=[10]"),
     "likelihood-weibull": ("survival/weibull",),
     "likelihood-loglogistic-aft": ("survival/weibull", "model.family=loglogistic-aft"),

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 from scipy.stats import multivariate_normal
 
+from fedkern.errors import OwnFault
+from fedkern.methods.likelihood.keys import RandomSection
+from fedkern.methods.likelihood.rows import Held, check_size
 from fedkern.models.mixed import Layout, Rows, effects
 from fedkern.models.mixed.grouping import Grouping, groupings, nested
-from fedkern.models.mixed.joint import Joint, OfAll
+from fedkern.models.mixed.joint import Blocks, Joint, OfAll, parts_of
 from fedkern.models.mixed.layout import Effect
 from fedkern.models.own import differences
 
@@ -159,6 +162,41 @@ def test_groups_that_lie_in_others_in_the_rows_have_nested_rules(slopes: int, fi
     np.testing.assert_allclose(rows.rule(points[:, at], 200), nested_rows.rule(points, 15), atol=1e-11)
     others: list[Any] = [rows_of("bernoulli", OfAll, cross=True), rows_of("bernoulli", OfAll, client=True)]
     assert [other.tiers for other in others] == [None, None]
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_rows_that_no_group_ties_are_integrated_apart(family: str) -> None:
+    rows = rows_of(family, OfAll)
+    blocks, dense = Blocks(rows), Joint(rows)
+    assert [part.q for part, _ in blocks.parts] == [1 + WARDS] * REGIONS
+    points = points_of(rows)
+    off = blocks.values(points, 3200) - dense.values(points, 3200)
+    assert off == pytest.approx(np.full(len(off), off[0]), abs=1e-9 if family == "gaussian" else 0.02)
+    uniform = np.random.default_rng(2).uniform(size=(3, 400))
+    apart, together = blocks.sample(points, uniform), dense.sample(points, uniform)
+    for level, effect in apart.items():
+        assert effect.shape == together[level].shape
+        assert effect.mean(axis=1) == pytest.approx(together[level].mean(axis=1), abs=0.3)  # by 200 weighed draws
+    region = apart["group:region"][:, :, :, 0]
+    assert all(abs(np.corrcoef(region[0].T)[i, k]) < 0.4 for i in range(REGIONS) for k in range(i))
+
+
+def test_a_client_may_have_more_effects_than_a_dense_matrix_if_its_rows_are_tied_in_parts() -> None:
+    n, codes = 4000, np.repeat(np.arange(2000), 2)
+    random = RandomSection.model_validate({"groups": [{"by": "a"}, {"by": "b"}]})
+    starts = np.arange(0, n + 1, 2)
+
+    def held(outer: NDArray[np.int64]) -> Held:
+        labels = tuple(map(str, range(2000)))
+        none = np.zeros(n)
+        return Held(none[:, np.newaxis], none, none, none, starts, labels, codes=(outer,), outer=(labels[: outer.max() + 1],))
+
+    check_size(held(codes // 4), random, "ada", "a.csv")
+    with pytest.raises(OwnFault, match="at most 1,500"):
+        check_size(held(np.arange(n) % 2), random, "ada", "a.csv")
+    with pytest.raises(OwnFault, match="at most 1,500"):
+        check_size(held(codes // 4), random.model_copy(update={"client": True}), "ada", "a.csv")
+    assert parts_of([codes, codes // 4]).max() == 499
 
 
 @pytest.mark.parametrize("level", ["group", "client"])

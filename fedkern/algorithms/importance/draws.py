@@ -23,7 +23,7 @@ from ..core.messages import SERVER, Message, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
 from ..core.rounds import in_order, to_each
 from .newton import EXACT, ROUNDED, Climb, Limits, Metric, Prior, Priors, modes
-from .proposals import LEAST_SHARE, Coordinates, Proposal, Scaled, folded, mixture_log_density
+from .proposals import LEAST_SHARE, Coordinates, Grid, Proposal, Scaled, folded, mixture_log_density
 from .remainder import ANSWER, corrected
 from .settings import (
     AT_DRAWS,
@@ -240,20 +240,27 @@ def first_source(state: Server) -> Proposal | Scaled:
     climb, c, s = state.climb, state.coordinates, state.settings
     which, n = modes_of(state), min(s.first, s.per_question * (s.most_questions - state.drawn))
     if c.learnt is not None:
-        i, mode = which[0], c.sent(climb.at[which[:1]], state.units)[0]
-
-        def prior(log_s: float) -> tuple[float, Array, Array]:
-            mode[c.learnt] = log_s
-            return state.prior.curvature(mode)
-
-        climbed = climb.at[i], climb.gradient[i], climb.hessian[i]
-        return Scaled.around(*climbed, prior, c.learnt, c.wide, n)
+        return Scaled.around(grid_of(state), n)
     factors = [Metric.of(climb.hessian[i]).factor for i in which]
     scale = np.array([B @ B.T for B in factors])
     log_size = np.array([climb.value[i] + np.linalg.slogdet(B)[1] for i, B in zip(which, factors, strict=True)])
     weights = np.exp(log_size - log_size.max())
     q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), n)
     return q.with_wide(state.coordinates.wide)
+
+
+def grid_of(state: Server) -> Grid:
+    """Returns the distribution of all else given a learnt scale, by derivatives at the highest mode."""
+    climb, c = state.climb, state.coordinates
+    assert c.learnt is not None
+    i = modes_of(state)[0]
+    mode, place = c.sent(climb.at[i : i + 1], state.units)[0], c.learnt
+
+    def prior(log_s: float) -> tuple[float, Array, Array]:
+        mode[place] = log_s
+        return state.prior.curvature(mode)
+
+    return Grid.about(climb.at[i], climb.gradient[i], climb.hessian[i], prior, place, c.wide)
 
 
 def ask_values(state: Server, source: Proposal | Scaled) -> tuple[Server, ServerEffects]:

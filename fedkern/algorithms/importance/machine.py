@@ -50,6 +50,8 @@ from .draws import (
     asking,
     end,
     first_source,
+    grid_of,
+    modes_of,
     offset,
     questions_about,
     read_result,
@@ -277,6 +279,10 @@ def _step(state: Server) -> tuple[Server, ServerEffects | None]:
         state = _judged(state)
         if not state.climb.ended:
             return _asked(_without_draws(state))
+    if state.coordinates.learnt is not None and state.newton < s.newton // 2:  # so that steps are left for the last climb
+        place = grid_of(state).nearer(state.climb.at[modes_of(state)[0]])
+        if place is not None:
+            return _asked(_without_draws(evolve(state, climb=Climb.begin(place[np.newaxis]), rule=np.zeros(2))))
     if s.rounded:
         state = evolve(state, climb=climb.arrived())
     if _due(state):

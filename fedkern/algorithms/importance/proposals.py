@@ -441,6 +441,80 @@ def held(free: Derivatives, k: int) -> Derivatives:
     return Derivatives(free.value, gradient, hessian)
 
 
+class Grid(NamedTuple):
+    """Holds the normal distribution of the rest given each log s, by a quadratic of the log-likelihood.
+
+    Attributes
+    ----------
+    at : the coordinate of log s
+    order : (P - 1,) the others, those whose posterior may have heavy tails first
+    loose : how many these are
+    log : (G,) logarithms of the density of log s in the middle of each cell
+    mean, root : (G, P - 1), (G, P - 1, P - 1) of the rest, and a lower root of its covariance, in that order
+    """
+
+    at: int
+    order: NDArray[np.int64]
+    loose: int
+    log: Array
+    mean: Array
+    root: Array
+
+    @classmethod
+    def about(cls, mode: Array, gradient: Array, hessian: Array, prior: Prior, at: int, loose: Sequence[int]) -> Grid:
+        """Returns it by derivatives at the mode of the rest at log s = mode[at].
+
+        Parameters
+        ----------
+        mode : (P,)
+        gradient, hessian : of the log-posterior there; minus its second derivatives
+        prior : in whatever coordinates, if those whose prior depends on s are the same in them
+        loose : coordinates whose posterior may have heavy tails
+        """
+        first = [k for k in loose if k != at]
+        order = np.array([*first, *(k for k in range(len(mode)) if k != at and k not in first)], np.int64)
+        square = np.ix_(order, order)
+        before, slope_before, curved_before = prior(float(mode[at]))
+        A, P = hessian[square], len(order)
+        # What is left of the curvature without the prior given s: of a density that is not concave it may be below 0.
+        C = np.linalg.cholesky(A)
+        without = prior(FREE)[2][square]
+        left = A - (curved_before[square] - without)
+        left = solve_triangular(C, solve_triangular(C, left, lower=True).T, lower=True)
+        w, V = np.linalg.eigh((left + left.T) / 2)
+        rest = C @ (V * np.maximum(w, FLAT)) @ V.T @ C.T
+        cells = middles()
+        log, means, roots = np.empty(len(cells)), np.empty((len(cells), P)), np.empty((len(cells), P, P))
+        for g, log_s in enumerate(cells):
+            value, slope, curved = prior(float(log_s))
+            B = np.linalg.cholesky(rest + curved[square] - without)
+            linear = (gradient + slope - slope_before)[order]
+            half = solve_triangular(B, linear, lower=True)
+            means[g] = mode[order] + solve_triangular(B, half, lower=True, trans="T")
+            # a lower root of the inverse, in the same order
+            inverse = solve_triangular(B, np.eye(P), lower=True)
+            roots[g] = np.linalg.cholesky(inverse.T @ inverse)
+            log[g] = value - before + 0.5 * half @ half - np.log(np.diagonal(B)).sum()
+        return cls(at, order, len(first), log, means, roots)
+
+    def nearer(self, mode: Array) -> Array | None:
+        """Returns where to climb from where log s = mode[at] is farther from its mean than its standard deviation: a quadratic
+        about a mode given another s is no longer that of the log-likelihood. None where it is not."""
+        mass = np.exp(self.log - self.log.max())
+        mass, cells = mass / mass.sum(), middles()
+        mean = float(mass @ cells)
+        if (float(mode[self.at]) - mean) ** 2 <= float(mass @ (cells - mean) ** 2):
+            return None
+        place = mode.copy()
+        place[self.at], place[self.order] = mean, self.mean[int(np.abs(cells - mean).argmin())]
+        return place
+
+
+def middles() -> Array:
+    """Returns (G,) the middles of the cells of log s."""
+    return np.arange(LOW + STEP / 2, HIGH, STEP)
+
+
 @dataclass(frozen=True)
 class Scaled:
     """Draws log s, and the rest given it.
@@ -462,46 +536,11 @@ class Scaled:
     inner: Proposal
 
     @classmethod
-    def around(
-        cls, mode: Array, gradient: Array, hessian: Array, prior: Prior, at: int, loose: Sequence[int], points: int
-    ) -> Scaled:
-        """Returns the draws around the mode of the rest at log s = mode[at].
-
-        Parameters
-        ----------
-        mode : (P,)
-        gradient, hessian : of the log-posterior there; minus its second derivatives
-        prior : in whatever coordinates, if those whose prior depends on s are the same in them
-        loose : coordinates of which a fifth of the points are more widely spread
-        points : how many
-        """
-        first = [k for k in loose if k != at]
-        order = np.array([*first, *(k for k in range(len(mode)) if k != at and k not in first)], np.int64)
-        square = np.ix_(order, order)
-        before, slope_before, curved_before = prior(float(mode[at]))
-        A, P = hessian[square], len(order)
-        # What is left of the curvature without the prior given s: of a density that is not concave it may be below 0.
-        C = np.linalg.cholesky(A)
-        without = prior(FREE)[2][square]
-        left = A - (curved_before[square] - without)
-        left = solve_triangular(C, solve_triangular(C, left, lower=True).T, lower=True)
-        w, V = np.linalg.eigh((left + left.T) / 2)
-        rest = C @ (V * np.maximum(w, FLAT)) @ V.T @ C.T
-        cells = np.arange(LOW + STEP / 2, HIGH, STEP)
-        log, means, roots = np.empty(len(cells)), np.empty((len(cells), P)), np.empty((len(cells), P, P))
-        for g, log_s in enumerate(cells):
-            value, slope, curved = prior(float(log_s))
-            B = np.linalg.cholesky(rest + curved[square] - without)
-            linear = (gradient + slope - slope_before)[order]
-            half = solve_triangular(B, linear, lower=True)
-            means[g] = mode[order] + solve_triangular(B, half, lower=True, trans="T")
-            # a lower root of the inverse, in the same order
-            inverse = solve_triangular(B, np.eye(P), lower=True)
-            roots[g] = np.linalg.cholesky(inverse.T @ inverse)
-            log[g] = value - before + 0.5 * half @ half - np.log(np.diagonal(B)).sum()
-        density = np.exp(POWER * (log - log.max())) + LEAST
-        inner = Proposal.of(np.zeros((1, P)), np.eye(P)[np.newaxis], np.ones(1), points).with_wide(range(len(first)))
-        return cls(at, order, np.log(density / density.sum()), means, roots, inner)
+    def around(cls, grid: Grid, points: int) -> Scaled:
+        """Returns so many draws, of which a fifth are more widely spread in the coordinates that may have heavy tails."""
+        density, P = np.exp(POWER * (grid.log - grid.log.max())) + LEAST, len(grid.order)
+        inner = Proposal.of(np.zeros((1, P)), np.eye(P)[np.newaxis], np.ones(1), points).with_wide(range(grid.loose))
+        return cls(grid.at, grid.order, np.log(density / density.sum()), grid.mean, grid.root, inner)
 
     @property
     def counts(self) -> Array:

@@ -37,7 +37,7 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
-from ...models.mixed.grouping import Grouping, groupings, nested
+from ...models.mixed.grouping import MOST_SHARED, Grouping, groupings, nested
 from ...models.mixed.layout import INTERCEPT_SD, PRIOR_SD, SHAPES
 from ...models.own.priors import POSITIVE
 from ...printing import toml_key
@@ -132,6 +132,10 @@ class GroupsSection(Section):
     )
     slopes: list[str] = key([], help="numeric covariates whose coefficients differ between groups, at most two")
     correlated: bool = key(True, help="false: intercepts and slopes are independent, where all columns are 0")
+    shared: bool = key(
+        False, help="a label is one group, whichever clients have it, such as a rater; default: each client's groups are its own"
+    )
+    levels: list[str | int] | None = key(None, help="shared: all labels, at most 200; the job file tells them to all parties")
 
 
 class RandomSection(Section):
@@ -153,13 +157,23 @@ class RandomSection(Section):
 
     @property
     def every(self) -> tuple[Grouping, ...]:
-        """The groups that have effects."""
+        """The groups that have effects and are each client's own."""
         return groupings(self.model_dump())
 
     @property
+    def every_shared(self) -> tuple[Grouping, ...]:
+        """The groups that clients have in common."""
+        return groupings(self.model_dump(), shared=True)
+
+    @property
+    def shared(self) -> Grouping | None:
+        """The same of a job without faults."""
+        return next(iter(self.every_shared), None)
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of their labels."""
-        return tuple(grouping.column for grouping in self.every)
+        """The columns of the labels of all groups."""
+        return tuple(grouping.column for grouping in (*self.every, *self.every_shared))
 
     @property
     def all_slopes(self) -> tuple[str, ...]:
@@ -453,7 +467,7 @@ class Config(JobConfig):
     @property
     def without_structure(self) -> str | None:
         given = {
-            "[model.random] with groups": bool(self.random.every) or (self.random.client and not self.row.concave),
+            "[model.random] with groups": bool(self.random.columns) or (self.random.client and not self.row.concave),
             f'model.family = "{self.model.family}"': self.row_kind != "responses",
             "model.sigma": self.model.sigma is not None,
             "data.weight": self.data.weight is not None,
@@ -930,13 +944,37 @@ def _partial(config: Config) -> Iterator[str]:
     """Faults of a Cox model."""
     if config.model.intercept:
         yield "model.intercept: a Cox model has none, for the baseline hazard is in its place; remove it, or set false"
-    if config.model.random is not None:
-        yield (
-            "model.random: a Cox model has no effects of groups here (frailties); take data.strata = the group's column, or "
-            'model.family = "weibull" or "piecewise"'
-        )
+    yield from _frailty(config)
     if (upper := config.data.time_upper) is not None:
         yield f'data.time_upper = "{upper}": of events in intervals a Cox model knows no order; take "weibull" or "piecewise"'
+
+
+def _frailty(config: Config) -> Iterator[str]:
+    """Faults of effects of groups in a Cox model."""
+    random, output = config.random, config.output
+    if random.client:
+        yield (
+            "model.random.client = true: in a Cox model each client has a baseline hazard of its own, which takes up all that an "
+            'effect of the client would be; remove it, or take model.family = "weibull" or "piecewise", whose hazard all share'
+        )
+    groupings = (*random.every, *random.every_shared)
+    if len(groupings) > 1 or random.all_slopes or random.every_shared:
+        yield (
+            "model.random: a Cox model takes one effect, an intercept of each client's own groups (a frailty); leave one entry, "
+            'without slopes and shared, or take model.family = "weibull"'
+        )
+    if config.data.strata in random.columns:
+        yield (
+            f'model.random and data.strata are both of "{config.data.strata}": a stratum\'s own hazard takes up its effect; '
+            "remove one of them"
+        )
+    for used, what, why in (
+        (config.chains, 'algorithm.sampler = "hmc"', "the integral over effects has no gradient here"),
+        (bool(output.survival_at), "output.survival_at", "curves of a new group are not built"),
+        (bool(config.causes), "data.events", "effects of groups are of one kind of event here"),
+    ):
+        if used and groupings:
+            yield f"{what} with [model.random] of a Cox model: {why}; remove one of the two"
 
 
 def _shared(config: Config) -> Iterator[str]:
@@ -989,20 +1027,21 @@ def _random(config: Config) -> Iterator[str]:
         yield "model.random has group or slopes, and [[model.random.groups]] too: write all as entries of these"
         return
     groupings = random.every
-    if not groupings and not random.client:
+    if not random.columns and not random.client:
         yield 'model.random has neither a group nor client = true: give group = "COLUMN", or client = true, or remove the section'
     yield from _one_intercept(config)
     if not groupings and random.slopes:
         yield 'model.random.slopes are slopes of groups: give model.random.group = "COLUMN", or take client_slopes'
     if not random.client and random.client_slopes:
         yield "model.random.client_slopes need model.random.client = true"
-    if random.client and not config.model.intercept and not config.leveled:
+    if random.client and not config.model.intercept and not config.leveled and config.model.family != "cox":
         yield "model.random.client = true is a deviation from an intercept, and model.intercept = false; remove one of them"
     if groupings and data.builtin:
         yield f'model.random.group = "{groupings[0].column}" is for data.clients; built-in data have no groups'
     roles = {data.response: "response", data.offset: "offset", data.row_id: "row_id", data.trials: "trials"}
     yield from _several_groups(config)
-    for name in {column for grouping in groupings for column in (*grouping.by, grouping.column)}:
+    yield from _shared_groups(config)
+    for name in {column for grouping in (*groupings, *random.every_shared) for column in (*grouping.by, grouping.column)}:
         if role := roles.get(name):
             yield f'model.random.group = "{name}" is also data.{role}; name another column'
         if name in data.columns and name not in (config.formula.variables if config.formula else ()):
@@ -1035,6 +1074,8 @@ def _several_groups(config: Config) -> Iterator[str]:
             yield f'model.random.groups: "{grouping.label}" has an intercept alone, correlated with nothing; remove correlated'
     for column in dict.fromkeys(name for name in random.columns if random.columns.count(name) > 1):
         yield f'model.random.groups: two entries are of "{column}"; write all slopes into one of them'
+    if any(entry.levels is not None and not entry.shared for entry in random.groups or ()):
+        yield "model.random.groups: levels are of groups that clients have in common; add shared = true, or remove them"
     if len(random.every) < 2:
         return
     if not config.model.intercept and not config.leveled and not random.joint:
@@ -1051,6 +1092,37 @@ def _several_groups(config: Config) -> Iterator[str]:
             'algorithm.sampler = "hmc" with groups that cross, or lie deeper in each other: their integral has no gradient '
             'here but by hundreds of values; take "importance"'
         )
+
+
+def _shared_groups(config: Config) -> Iterator[str]:
+    """Faults of groups that clients have in common."""
+    shared, what = config.random.every_shared, "model.random.groups: shared = true"
+    if not shared:
+        return
+    if shared[1:]:
+        yield f"{what} is of one entry, as one scale is learnt with all unknowns; of {len(shared)} entries choose one"
+    for grouping in shared:
+        if grouping.slopes:
+            yield f"{what} of {grouping.label!r} is of intercepts; remove slopes = {[*grouping.slopes]}"
+        n = len(grouping.levels)
+        if not 2 <= n <= MOST_SHARED or len({*grouping.levels}) < n or "" in grouping.levels:
+            yield (
+                f"{what} of {grouping.label!r} needs levels = [..], the labels of all clients, 2 to {MOST_SHARED}, each once and "
+                f"none empty: there are {n}; name them, or join some"
+            )
+    for used, with_key, why in (
+        (config.row_kind not in ("responses", "lifetimes"), f'model.family = "{config.model.family}"', "it is not built"),
+        (
+            config.model.family == "piecewise",
+            'model.family = "piecewise"',
+            'its hazards have a learnt scale, too; take "weibull"',
+        ),
+        (config.chains, 'algorithm.sampler = "hmc"', 'chains do not enter where effects are nearly equal; take "importance"'),
+        (config.output.marginal, "output.marginal", "it is not built"),
+        (bool(config.data.builtin), "data.builtin", "built-in data have no groups"),
+    ):
+        if used:
+            yield f"{what} with {with_key}: {why}; remove one of the two"
 
 
 def _one_intercept(config: Config) -> Iterator[str]:

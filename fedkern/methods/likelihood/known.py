@@ -158,9 +158,16 @@ def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
     equal, chosen = np.full(n, 1 / n), np.arange(n)[np.newaxis]
     others = model.others_at_client(ended.told[every_step], ended.inner[every_step])
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
-    family, terms = one_trial(model.family), {level: effect.terms for level, effect in [*model.layout.effects.items()][:-1]}
+    family = one_trial(model.family)
+    terms = {level: effect.terms for level, effect in [*model.layout.effects.items()][:-1]} | model.terms_of_shared
     new = predictive_of(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
     kinds = [(grouping.column, grouping.terms, named) for grouping, named in zip(model.groupings, ended.labels)]
+    drawn = [effects.drawn for effects in ended.groups]
+    if (shared := model.config.random.shared) is not None:  # whose effects are in the draws that all are told
+        kinds.append((shared.column, shared.terms, shared.levels))
+        several = 1 if not drawn or drawn[0] is None else drawn[0].shape[1]
+        of_shared = ended.told[every_step, model.layout.shared_at].astype(np.float32)
+        drawn.append(np.repeat(of_shared[:, np.newaxis, :, np.newaxis], several, axis=1))
     column, terms_of_group, labels = kinds[0] if kinds else (None, (), ())
     about = About(
         run=folder.run.hex(),
@@ -180,10 +187,10 @@ def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
         "covariance": np.zeros((n, 0, 0)),
         "drawn": np.zeros((n, 1, 0, 0), np.float32),
     }
-    for k, ((_, covariance), effects) in enumerate(zip(new.covariances, ended.groups)):
-        assert effects.drawn is not None
+    for k, ((_, covariance), effects) in enumerate(zip(new.covariances, drawn)):
+        assert effects is not None
         content[f"covariance{k or ''}"] = covariance
-        content[f"drawn{k or ''}"] = (model.units.scale * effects.drawn).astype(np.float32)
+        content[f"drawn{k or ''}"] = (model.units.scale * effects).astype(np.float32)
     if (hazard := model.baseline_numbers(ended.told[every_step])) is not None:
         content["baseline"] = hazard
     own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)

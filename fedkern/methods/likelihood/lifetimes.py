@@ -60,9 +60,8 @@ def complete(
     run: Run[Config], model: LifetimeModel, index: int, rows: Lived, lived: Lifetimes, machine: importance.Client
 ) -> Ended:
     """Completes a client's draws, and writes the effects of its groups, and its own, into its folder."""
-    assert machine.told is not None
     held, times = rows
-    drawn = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
+    drawn = complete_draws(model, index, held, lived.rows, machine)
     write_effects(run, model, drawn)
     order = slice(None) if held.order is None else held.order
     entry = None if times.entry is None else np.maximum(times.entry[order], 0.0)

@@ -43,14 +43,25 @@ from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
 from ...kernels import rng
 from ...kernels.families import FAMILIES, Family
-from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.formula_effects import coefficients_of_effects
 from ...models.levels import block_names
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.grouping import Grouping, nested
 from ...models.mixed.joint import OfAll
-from ...models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER, Effect, Shape, title
+from ...models.mixed.layout import (
+    EFFECT_SCALE,
+    EFFECT_SCALE_IN_SDS,
+    INTERCEPT_SD,
+    LESS_WIDE,
+    PRIOR_SD,
+    WIDER,
+    Effect,
+    Shape,
+    sd_of_shared,
+    title,
+)
+from ...models.mixed.learnt import BesidePrior, Learnt, OfShared
 from ...models.mixed.rows import Density
 from ...models.mixed.scaled import Scaled
 from ...models.power import Power
@@ -269,7 +280,7 @@ class Model(WeighedModel[OutputSection]):
             X, y = X * root[:, np.newaxis], y * root
         elif self.precise:
             trials = held.weights
-        given = (self.layout, X, y, held.starts, trials, offset)
+        given = (self.layout.of_rows, X, y, held.starts, trials, offset)
         if self.sigma_terms:
             return Scaled(*given, n_threads=n_threads, scales=tuple(scale.column for scale in self.sigma_terms))
         kind = OfAll if self.layout.joint else Rows
@@ -317,7 +328,11 @@ class Model(WeighedModel[OutputSection]):
         inner, outer = effects[-1] if effects else Effect(), tuple(effects[:-1])
         within = nested(random.every) and not random.joint
         names = block_names(self.levels, self.encoding.names) if self.blocks[0] else self.encoding.names
-        return Layout(names, self.family, inner.terms, client, self._shapes, given, inner, outer=outer, within=within)
+        layout = Layout(names, self.family, inner.terms, client, self._shapes, given, inner, outer=outer, within=within)
+        if random.shared is None:
+            return layout
+        sd = sd_of_shared(random.shared.level, EFFECT_SCALE_IN_SDS if self.measured else EFFECT_SCALE)
+        return replace(layout, own=(*layout.shapes, sd), shared=random.shared.effects)
 
     def _shifts(self, terms: Sequence[str]) -> tuple[float, ...]:
         """How far each slope moves an intercept of the model's columns, where it moves none of the data's."""
@@ -362,7 +377,13 @@ class Model(WeighedModel[OutputSection]):
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
         """The terms of each level's effect; () where it has none."""
-        return {level: self.layout.terms(level) for level in self.layout.levels}
+        return {level: self.layout.terms(level) for level in self.layout.levels} | self.terms_of_shared
+
+    @property
+    def terms_of_shared(self) -> dict[str, tuple[str, ...]]:
+        """The same of groups that clients have in common."""
+        shared = self.config.random.shared
+        return {} if shared is None else {shared.level: shared.terms}
 
     @property
     def centre(self) -> float:
@@ -372,15 +393,17 @@ class Model(WeighedModel[OutputSection]):
         return (centre - self.units.level) / self.units.scale if self.measured else centre
 
     @cached_property
-    def prior(self) -> Prior | survival_parametric.Walk:
+    def prior(self) -> Prior | Learnt:
         """The prior of xi; a gaussian or student response has units of its own in the model, with a standard deviation of 1."""
         return self.prior_of(self.layout)
 
-    def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
+    def prior_of(self, layout: Layout) -> Prior | Learnt:
         """Returns the prior of a layout of these coefficients, which may have fewer effects."""
         of_coefficients, of_intercept = self.prior_sds
         usual = Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
-        return self.named.over(usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks)), self)
+        usual = usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks))
+        given = self.named.over(usual, self)
+        return OfShared(given) if layout.shared else given
 
     @cached_property
     def effects(self) -> Array | None:
@@ -435,7 +458,8 @@ class Model(WeighedModel[OutputSection]):
 
     def prior_of_a_client(self, layout: Layout) -> Density:
         """Returns the prior with which a client looks for the mode of its rows alone."""
-        return self.prior_of(layout)
+        prior = self.prior_of(layout)
+        return prior.held if isinstance(prior, Learnt) else prior
 
     def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Sequence[Finding]:
         """Returns findings on clients whose sums of the response cannot be in the others' unit."""
@@ -647,12 +671,12 @@ class Model(WeighedModel[OutputSection]):
             return None
         known = replace(self, widened=None)  # what all have agreed on
         layout, prior = known.layout, known.prior
-        prior = prior.base if isinstance(prior, survival_parametric.Walk) else prior
+        prior = prior.base if isinstance(prior, Learnt) else prior
         centre, far = layout.start, np.full(layout.size, LOG_SCALE)
         centre[: layout.p], far[: layout.p] = prior.mean, reach(prior.sd, self._standardised)
         if self.encoding.intercept and not self.blocks[1:]:
             centre[0] = self._start_of_intercept
-        far[layout.off_diagonal] = reach(np.array(prior.scale))
+        far[layout.off_diagonal] = far[layout.shared_at] = reach(np.array(prior.scale))
         far[layout.shapes_at] = [shape.reach for shape in layout.shapes]
         if prior.effects is None:
             return Box.about(centre, far)
@@ -682,7 +706,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def _learnt_scale(self) -> int | None:
         """The place in xi of a prior's scale that is learnt, near 0 of which the posterior has no mode."""
-        return None
+        return self.layout.size - 1 if self.layout.shared else None
 
     @property
     def protocol(self) -> Protocol[importance.Server, importance.Client]:
@@ -738,7 +762,8 @@ class Model(WeighedModel[OutputSection]):
         )
         leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
         if not self.row.linear and (rows or each or leverage < 1):  # rows of linear models weigh the same everywhere
-            least = Least.of(cast(Weighed, likelihood).X, rows, each, leverage)
+            X = cast(Weighed, likelihood).X
+            least = Least.of(X[:, : X.shape[1] - len(self.layout.shared)], rows, each, leverage)  # shared groups do not count
         if (weight := self.client_weights.get(self.names[index], 1.0)) < 1:
             likelihood = Power(likelihood, weight)
         return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.priors, least)
@@ -751,7 +776,8 @@ class Model(WeighedModel[OutputSection]):
 
     def _asked(self, likelihood: importance.Model) -> importance.Model:
         """Returns a client's log-likelihood as the server asks for it."""
-        return Saturated(likelihood) if self.secure else likelihood  # type: ignore[arg-type]  # all rows of this method have parts
+        asked = likelihood if likelihood.size == self.size else BesidePrior(likelihood, self.size)
+        return Saturated(asked) if self.secure else asked  # type: ignore[arg-type]  # all rows of this method have parts
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
         """Returns the server's machine of the chains, with its first messages: they begin around the mode."""
@@ -834,9 +860,9 @@ class Model(WeighedModel[OutputSection]):
         numbers = self.layout.published(points)
         if self.sigma_terms:
             return scales.on_data_scale(numbers, self.sigma_terms, math.log(self.units.scale))
-        if "sigma" in numbers:
-            numbers["sigma"] = self.units.scale * numbers["sigma"]
-        return numbers
+        numbers |= zip(self.layout.shared, points[:, self.layout.shared_at].T)
+        with_unit = {"sigma", *self.layout.shared, *(shape.label for shape in self.layout.shapes if shape.of_prior)}
+        return {name: self.units.scale * values if name in with_unit else values for name, values in numbers.items()}
 
     def _terms_on_data_scale(self, terms: Sequence[str]) -> Array:
         """(d, d) from an effect on standardised columns to one on the data's: an intercept is where the columns are 0."""

@@ -240,7 +240,7 @@ def _with(found: Named, number: Number, section: PriorSection, model: Numbered, 
     else:
         assert isinstance(place, int)
         shape = model.plain_layout.shapes[place]
-        scaled = prior.over(model.units.scale) if own_unit and shape.label == "sigma" else prior
+        scaled = prior.over(model.units.scale) if own_unit and (shape.label == "sigma" or shape.of_prior) else prior
         found.shapes[place] = Squared(scaled) if shape.folded else OfNumber(scaled)
     return found
 

@@ -19,6 +19,7 @@ from ...kernels import rng
 from ...models import levels
 from ...models.mixed import Rows, effects
 from ...models.mixed.effects import QUANTILES, Effects
+from ...models.mixed.grouping import Grouping
 from . import known
 from .keys import Config
 from .model import Model
@@ -58,19 +59,12 @@ def draw_secret_key() -> int:
     return secrets.randbits(64)
 
 
-def complete_draws(
-    model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client, draws: Array | None = None
-) -> Own:
-    """Returns a client's rows and completed draws, once the server has told its draws.
-
-    Parameters
-    ----------
-    draws : these draws as the rows see them, where rows depend on fewer unknowns
-    """
+def complete_draws(model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client) -> Own:
+    """Returns a client's rows and completed draws, once the server has told its draws."""
     assert client.told is not None
     if isinstance(rows, levels.Rows):  # without effects
         return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)
-    seen = client.told if draws is None else draws
+    seen = client.told[:, : rows.size]  # without numbers of a prior alone
     inner, effect = effects.complete_draws(rows, seen, client.nodes, key_of_effects(model, index, OF_CLIENT))
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 
@@ -85,15 +79,8 @@ def write_effects(run: Run[Config], model: Model, drawn: Own) -> None:
         groups = effects.of_all_groups(drawn.rows, drawn.inner, drawn.nodes, key_of_effects(model, drawn.index, OF_GROUPS))
         sizes = [np.diff(held.starts), *(np.bincount(codes, minlength=len(of)) for codes, of in zip(held.codes, held.outer))]
         parts = [
-            {
-                "converged": [drawn.converged] * len(labels_of_kind),
-                "factor": [grouping.label] * len(labels_of_kind),
-                "group": list(labels_of_kind),
-                "rows": rows.tolist(),
-                **_columns(model, grouping.terms, of_kind),
-                "rank": of_kind.rank.round(2).tolist(),
-            }
-            for grouping, labels_of_kind, rows, of_kind in zip(model.groupings, labels, sizes, groups, strict=True)
+            of_kind(model, *of_each, converged=drawn.converged)
+            for of_each in zip(model.groupings, labels, sizes, groups, strict=True)
         ]
         parts = [*parts[1:], parts[0]]  # as results list them
         names = dict.fromkeys(name for part in parts for name in [*part][:-1])
@@ -106,6 +93,20 @@ def write_effects(run: Run[Config], model: Model, drawn: Own) -> None:
         folder.write_csv("client.csv", columns, client=drawn.index)
     if not model.sigma_terms:  # the released posterior then says as much
         known.write(folder, model, drawn.index, known.Ended(drawn.told, drawn.inner, groups, labels, drawn.converged))
+
+
+def of_kind(
+    model: Model, grouping: Grouping, labels: Sequence[str], sizes: NDArray[np.int64], found: Effects, *, converged: bool
+) -> dict[str, list[Any]]:
+    """Returns the columns of groups.csv for one kind of groups, with the number of rows of each."""
+    return {
+        "converged": [converged] * len(labels),
+        "factor": [grouping.label] * len(labels),
+        "group": [*labels],
+        "rows": sizes.tolist(),
+        **_columns(model, grouping.terms, found),
+        "rank": found.rank.round(2).tolist(),
+    }
 
 
 def _columns(model: Model, terms: Sequence[str], drawn: Effects) -> dict[str, list[float]]:

@@ -28,17 +28,19 @@ from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...kernels.families import one_trial
 from ...models.encoding import Spec
-from ...models.mixed.grouping import nested
-from ...models.mixed.joint import MOST_EFFECTS
+from ...models.mixed.grouping import Grouping, nested
+from ...models.mixed.joint import MOST_EFFECTS, parts_of
 from ...models.survey import Clusters
+from ...printing import listed
 from .clusters import check_clusters
 from .keys import Config, RandomSection
 from .parts import check_parts
-from .pieces import check_pieces
+from .pieces import LEAST, check_pieces
 from .times import Columns, check_between, read_times
 
 Array = NDArray[np.float64]
 
+MOST = 8  # labels that a fault lists
 OF_EACH_ROW = ("poisson", "binomial")  # families that a group of each row, of one row or one number of trials, makes vary more
 
 
@@ -60,8 +62,8 @@ def parties(config: Config, folder: Path) -> Parties:
         if config.hazards:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
             spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
-            if not config.lifetimes:  # a Cox model, which is of no survey
-                spec = replace(spec, groups=() if data.strata is None else (data.strata,))
+            if not config.lifetimes and data.strata is not None:  # a Cox model, which is of no survey
+                spec = replace(spec, groups=(data.strata, *spec.groups))
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
         job_parties = jobs.there(job_parties, algorithm__client_weights=config.algorithm.client_weights or ())
@@ -145,10 +147,12 @@ def sort_by_group(design: Design, table: Table, random: RandomSection) -> Held:
     """Returns a client's rows for its likelihood, sorted by the groups of the last kind, first by those in which they lie."""
     X, y, trials, offset, of_file = _rows(design)
     weights = design.weights if design.units is None else None
-    if not random.columns:
+    if random.shared is not None:
+        X = np.hstack([X, _indicators(table, random.shared, of_file)])
+    if not random.every:
         order = None if design.units is None else of_file
         return Held(X, y, trials, offset, np.array([0, len(y)]), (), order, weights=weights)
-    *outer, (codes, named) = [_codes(table, group, of_file) for group in random.columns]
+    *outer, (codes, named) = [codes_of(table, grouping.column, of_file) for grouping in random.every]
     around = outer[0][0] if nested(random.every) else 0 * codes
     order = np.lexsort((codes, around))
     edges = np.diff(codes[order], prepend=-1, append=-1) | np.diff(around[order], prepend=-1, append=-1)
@@ -159,8 +163,15 @@ def sort_by_group(design: Design, table: Table, random: RandomSection) -> Held:
     return replace(held, codes=tuple(numbers[order] for numbers, _ in outer), outer=tuple(of for _, of in outer))
 
 
-def _codes(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """(n,) numbers of rows' groups, and (G,) their labels."""
+def _indicators(table: Table, shared: Grouping, of_file: NDArray[np.int64]) -> Array:
+    """(n, L) which group that clients have in common each row is of."""
+    codes, labels_here = codes_of(table, shared.column, of_file)
+    places = {level: k for k, level in enumerate(shared.levels)}
+    return np.eye(len(places))[[places[level] for level in labels_here]][codes]
+
+
+def codes_of(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Returns (n,) numbers of rows' groups, and (G,) their labels; `of_file`: the file's row of each."""
     cells = labels(table.columns[group])
     present, codes = np.unique(cells.codes[of_file], return_inverse=True)
     return codes.astype(np.int64), tuple(cells.levels[code] for code in present.tolist())
@@ -168,7 +179,7 @@ def _codes(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArra
 
 def describe_groups(table: Table, groups: Sequence[str]) -> list[str]:
     """Returns notes for the client's own eyes: labels that may mean one group, and make several; groups that are alike."""
-    notes, partitions = list[str](), [_codes(table, group, np.arange(table.n_rows))[0] for group in groups]
+    notes, partitions = list[str](), [codes_of(table, group, np.arange(table.n_rows))[0] for group in groups]
     for (a, first), (b, second) in combinations(zip(groups, partitions), 2):
         if len({*zip(first.tolist(), second.tolist())}) == first.max(initial=-1) + 1 == second.max(initial=-1) + 1:
             notes.append(f"columns {a!r} and {b!r} make the same groups of these rows, which do not tell their effects apart")
@@ -216,10 +227,14 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
                 text = f"{begin}: model.random.{key}: column {slope!r} {what}, and slopes are of numeric covariates"
                 raise OwnFault(f"{text}; name another, or leave it out", f"{text}; name another, or leave it out")
     for name in random.columns:
-        _check_labels(config, table, spec, name, client)
+        _check_empty(table, name, client)
+    for grouping in random.every:
+        _check_labels(config, table, spec, grouping.column, client)
+    if random.shared is not None:
+        _check_shared(config, table, random.shared, client)
 
 
-def _check_labels(config: Config, table: Table, spec: Spec, name: str, client: str) -> None:
+def _check_empty(table: Table, name: str, client: str) -> None:
     begin, cells = who(client, table.source), labels(table.columns[name])
     empty = np.array([level == "" for level in cells.levels])[cells.codes]
     if empty.any():
@@ -227,6 +242,33 @@ def _check_labels(config: Config, table: Table, spec: Spec, name: str, client: s
         n, first = int(empty.sum()), table.place(int(np.flatnonzero(empty)[0]))
         text = f"{begin}: model.random.group: column {name!r} is empty in some rows; {remedy}"
         raise OwnFault(text, f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}", look=HINT)
+
+
+def _check_shared(config: Config, table: Table, shared: Grouping, client: str) -> None:
+    """Refuses labels that the job does not list, and groups of which a client has few rows.
+
+    Messages tell derivatives by each group's effect: sums over its rows at this client.
+
+    Raises
+    ------
+    OwnFault, RuleRefusal
+        A label is none of the job's; a group has few rows, and not none.
+    """
+    name, cells = shared.column, labels(table.columns[shared.column])
+    counts = np.bincount(cells.codes, minlength=len(cells.levels))
+    sizes = {level: int(n) for level, n in zip(cells.levels, counts) if n}
+    if unknown := [level for level in sizes if level not in shared.levels]:
+        begin = f"{who(client, table.source)}: model.random.groups: column {name!r} has labels that are none of levels"
+        remedy = "name them there, in the job of all, or mend the cells"
+        raise OwnFault(f"{begin}; {remedy}", f"{begin} ({listed([repr(level) for level in unknown], MOST)}); {remedy}")
+    least = max(LEAST, config.rules.rows_per_value) if config.rules.rows_per_value else 0
+    if few_rows := [(level, n) for level, n in sizes.items() if n < least]:
+        values: dict[str, Value] = {"column": name, "groups": few_rows, "least": least, "remedies": ("join-groups", "pool")}
+        raise RuleRefusal("few-of-a-shared-group", client, "disclosure.rows_per_value", where=table.source, **values)
+
+
+def _check_labels(config: Config, table: Table, spec: Spec, name: str, client: str) -> None:
+    begin, cells = who(client, table.source), labels(table.columns[name])
     counts = np.bincount(cells.codes)
     counts = counts[counts > 0]
     if config.row.linear and config.rules.of_coefficients:
@@ -289,11 +331,22 @@ def check_slopes(held: Held, slopes: Sequence[Mapping[str, int]], client: str, s
 
 def check_size(held: Held, random: RandomSection, client: str, source: str) -> None:
     """Refuses more effects than are integrated together, with an OwnFault."""
-    sizes = [*(len(named) for named in held.outer), len(held.labels)]
-    n = sum(size * len(grouping.terms) for size, grouping in zip(sizes, random.every))
-    if random.joint and n > MOST_EFFECTS:
-        why = f"effects of groups that cross, or lie deep in each other, are integrated together, at most {MOST_EFFECTS:,}"
-        text = f"{who(client, source)}: {why} of a client; leave out the column with most groups"
+    if not random.joint:
+        return
+    codes = [*held.codes, np.repeat(np.arange(len(held.labels)), np.diff(held.starts))]
+    part = np.zeros(len(held), np.int64) if random.client else parts_of(codes)
+    found = np.zeros(int(part.max(initial=-1)) + 1, np.int64)
+    for of_kind, grouping in zip(codes, random.every, strict=True):
+        first = np.unique(of_kind, return_index=True)[1]
+        found += len(grouping.terms) * np.bincount(part[first], minlength=len(found))
+    check_number(int(found.max(initial=0)), client, source)
+
+
+def check_number(n: int, client: str, source: str) -> None:
+    """Refuses more than so many effects that are integrated together, with an OwnFault."""
+    if n > MOST_EFFECTS:
+        why = "effects of groups that rows tie together, or of a Cox model, are integrated together"
+        text = f"{who(client, source)}: {why}, at most {MOST_EFFECTS:,}; leave out the column with most groups"
         raise OwnFault(text, f"{text} ({n:,} here)")
 
 

@@ -6,6 +6,7 @@ Each client finds the mode of its own posterior, with the job's prior (docs/spec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from ...algorithms.core import once
 from ...algorithms.exchanges.answers import SiteMode
 from ...finding import Finding
 from ...jobs.run import Run
-from ...models import levels, survival
+from ...models import frailty, levels, survival
 from ...models.mixed import Rows
+from ...models.mixed.learnt import BesidePrior
 from ...models.mixed.rows import find_mode
 from ...models.survival_parametric import Lifetimes
 from ...results import guard
@@ -37,7 +39,7 @@ class Alone(NamedTuple):
     With these it looks for its own mode.
     """
 
-    rows: Rows | survival.Causes | Lifetimes | levels.Rows
+    rows: Rows | survival.Causes | frailty.Rows | Lifetimes | levels.Rows
     told: Array
     nodes: int
 
@@ -69,11 +71,11 @@ def count_rows(model: SampledModel, names: Sequence[str], told: Mapping[int, Rec
 
 def find_own_mode(model: Model, alone: Alone) -> SiteMode:
     """Returns a client's own coefficients as they are published, on both scales; NaN where it has no mode."""
-    rows = alone.rows
-    all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
+    all_names, layout = list(model.layout.names), replace(model.layout, client=())
     # The layout lacks the client's effect: the search begins at the means of the unknowns that are left.
-    start = alone.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
-    at_mode = find_mode(rows, prior, start, alone.nodes)
+    start = alone.told.mean(axis=0)[[all_names.index(name) for name in layout.names]]
+    rows = alone.rows if alone.rows.size == layout.size else BesidePrior(alone.rows, layout.size)
+    at_mode = find_mode(rows, model.prior_of_a_client(layout), start, alone.nodes)
     if at_mode is None:
         none = np.full((2, model.n_of_a_site), np.nan)
         return SiteMode(0, none, none)

@@ -245,14 +245,18 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         if terms:
             of = f"{_effects(terms)}{'' if correlated else ', not correlated where columns are 0'}"
             yield f"{what}: {of}; sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
-    if groupings[1:]:
+    if groupings[1:] or model.layout.joint:
         yield f"         {_integrated(model)}"
     if groupings:
         least = config.rules.groups
         groups_asked = f"{least} groups of each client at least; " if least else ""
         yield f"         {groups_asked}their labels stay with it, and what is sent can tell their sizes"
-        if model.layout.joint or (config.random.all_slopes and model.row.linear):
+        if (groupings[1:] and model.layout.joint) or (config.random.all_slopes and model.row.linear):
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
+    if (shared := config.random.shared) is not None:
+        sd = f"sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
+        yield f"groups   of column {shared.column!r}, which clients have in common: {len(shared.levels)} intercepts; {sd}"
+        yield "         the job file tells their labels; what a client sends tells how many of its rows each has, if any"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {model.describe_response()}"
@@ -287,7 +291,8 @@ def _integrated(model: Model) -> str:
     if layout.nodes == 1:
         return "all effects of a client are integrated together, which is exact of this family"
     draws = f"{layout.nodes} draws a row, up to {layout.most_nodes:,} where their halves differ"
-    return f"all effects of a client are integrated together: a point takes it {draws}; less where one lies in the other"
+    less = "; less where one lies in the other" if layout.outer else ""
+    return f"all effects of a client are integrated together: a point takes it {draws}{less}"
 
 
 def _effects(terms: Sequence[str]) -> str:

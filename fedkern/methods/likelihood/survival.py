@@ -25,13 +25,14 @@ from ...algorithms.importance import machine as importance
 from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
-from ...models import survival
+from ...models import frailty, survival
+from ...models.mixed.effects import DRAWN
 from ...results import case_weights, guard
 from ...results.verdict import Said
 from ...results.weighted import summarised
 from . import sites, time_units
 from .keys import Config
-from .own import draw_secret_key
+from .own import OF_GROUPS, draw_secret_key, key_of_effects, of_kind
 from .publish import Checked, join
 from .time_models import CoxModel
 from .times import Timed
@@ -53,11 +54,13 @@ class Ended(NamedTuple):
 
     Attributes
     ----------
-    rows, labels : its likelihood, and the labels of its strata
-    told : (t, P) draws of the posterior
-    nodes : of the quadrature, which a Cox model has no use for
+    rows, labels : its rows, effects of groups among the coefficients, and the labels of its strata
+    told : (t, ..) draws of these coefficients
+    nodes : draws by which effects of groups are integrated
     converged : whether the server's checks passed
     key : secret, of the hazards that are told: with random numbers of the seed they would be equations for the rows
+    alone : its likelihood, for the mode of its rows alone
+    checked, fixed : the rows with the mean of groups' effects in the offset, and draws of their coefficients
     """
 
     rows: survival.Causes
@@ -66,6 +69,9 @@ class Ended(NamedTuple):
     nodes: int
     converged: bool
     key: int
+    alone: sites.Alone
+    checked: survival.Causes
+    fixed: Array
 
     def uniforms(self, key: int) -> list[Array]:
         """Returns (t, k) numbers by which the baseline hazards of each cause are drawn."""
@@ -78,11 +84,31 @@ class Ended(NamedTuple):
 
 
 def complete(
-    run: Run[Config], model: CoxModel, index: int, rows: Timed, likelihood: survival.Causes, machine: importance.Client
+    run: Run[Config],
+    model: CoxModel,
+    index: int,
+    rows: Timed,
+    likelihood: survival.Causes | frailty.Rows,
+    machine: importance.Client,
 ) -> Ended:
-    """Completes a client's draws, and writes its baseline hazards into its folder."""
+    """Completes a client's draws, and writes its baseline hazards and its groups' effects into its folder."""
     assert machine.told is not None
-    ended = Ended(likelihood, rows.labels, machine.told, machine.nodes, machine.converged, draw_secret_key())
+    told = machine.told
+    alone = sites.Alone(likelihood, told, machine.nodes)
+    if isinstance(likelihood, frailty.Rows):
+        key, t = key_of_effects(model, index, OF_GROUPS), len(told)
+        completed = likelihood.completed(told, rng.uniform(t * DRAWN, key=key).reshape(t, DRAWN))
+        if run.hooks.folder is not None:
+            (grouping,), sizes = model.groupings, np.bincount(likelihood.codes, minlength=len(rows.groups))
+            kind = of_kind(model, grouping, rows.groups, sizes, completed.effects, converged=machine.converged)
+            run.hooks.folder.write_csv("groups.csv", kind, client=index)
+        causes, points = survival.Causes(completed.rows.layout, (completed.rows,)), completed.points
+        checked = survival.Causes(completed.fixed.layout, (completed.fixed,))
+    else:
+        causes, points, checked = likelihood, told, likelihood
+    fixed = told[:, : checked.size]
+    known = (machine.nodes, machine.converged, draw_secret_key(), alone, checked, fixed)
+    ended = Ended(causes, rows.labels, points, *known)
     _write(run, model, index, ended)
     return ended
 
@@ -161,7 +187,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         ]
         if drawn := [server for server in curves if server is not None]:
             parts.append(_of_curves(model, drawn, run.names))
-    alone = {k: sites.Alone(client_end.rows, client_end.told, client_end.nodes) for k, client_end in ended.items()}
+    alone = {k: client_end.alone for k, client_end in ended.items()}
     doubts = "; ".join(filter(None, [part.doubt for part in parts]))
     return join(replace(join(*parts), doubt=doubts), sites.exchange_modes(run, model, alone))
 
@@ -228,8 +254,7 @@ def _of_any(replies: Sequence[CumulativeHazards]) -> CumulativeHazards:
 
 
 def _sums(k: int, ended: Ended) -> SurvivalSums:
-    rows, draws = [*ended.of_causes][k]
-    beta = draws.mean(axis=0)
+    rows, beta = ended.checked.parts[k], ended.checked.blocks(ended.fixed)[k].mean(axis=0)
     return SurvivalSums(0, rows.events, *survival.concordance(rows, beta), *survival.schoenfeld(rows, beta))
 
 

@@ -24,18 +24,18 @@ from ...disclosure.look import LEAST_AT_RISK
 from ...finding import Finding
 from ...jobs.stage import Stage
 from ...kernels.families import ACCELERATED
-from ...models import survival, survival_parametric
+from ...models import frailty, survival, survival_parametric
 from ...models.encoding import INTERCEPT
 from ...models.mixed import Layout, Prior
 from ...models.mixed.layout import Shape
-from ...models.mixed.rows import Density
+from ...models.mixed.learnt import Learnt
 from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
 from .clusters import clusters_of
 from .model import TOLD, Model
 from .patient import Patient, notes_of, patient_of
-from .rows import Held, sort_by_group, times_of
+from .rows import Held, check_number, codes_of, sort_by_group, times_of
 from .time_units import of_client, of_rates
 from .times import Columns, Timed, describe_times, exposure, read_timed_rows
 
@@ -98,24 +98,29 @@ class CoxModel(TimeModel):
     """Holds a job of a Cox model, in which each client has baseline hazards of its own."""
 
     def read(self, design: Design, table: Table, client: str) -> Timed:
-        return read_timed_rows(self.times, design, table, client, positive=False)
+        rows = read_timed_rows(self.times, design, table, client, positive=False)
+        for grouping in self.config.random.every:
+            codes, labels = codes_of(table, grouping.column, np.arange(table.n_rows))
+            rows = replace(rows, codes=codes, groups=labels, key=self.key_of_integral(client))
+        return rows
 
     def check_rows(self, rows: Timed, client: str, source: str) -> None:
-        """Refuses nothing: no groups have effects."""
+        """Refuses more groups than are integrated together."""
+        check_number(len(rows.groups), client, source)
 
     def describe_rows(self, rows: Timed) -> list[str]:
         return describe_times(rows, exposed=False)
 
-    def likelihood(self, rows: Timed, n_threads: int) -> survival.Causes:
+    def likelihood(self, rows: Timed, n_threads: int) -> survival.Causes | frailty.Rows:
         given = (rows.entry, rows.strata, rows.weights, rows.offset)
         layout = Layout(self.encoding.names, self.family)
-        return survival.Causes(
-            self.layout,
-            tuple(
-                survival.Rows.of(layout, rows.X, rows.time, rows.cause == k, *given, n_threads=n_threads)
-                for k in range(1, len(self.blocks) + 1)
-            ),
+        parts = tuple(
+            survival.Rows.of(layout, rows.X, rows.time, rows.cause == k, *given, n_threads=n_threads)
+            for k in range(1, len(self.blocks) + 1)
         )
+        if rows.codes is not None:
+            return frailty.Rows.of(self.layout, parts[0], rows.codes, rows.weights, rows.key)
+        return survival.Causes(self.layout, parts)
 
     @property
     def causes(self) -> tuple[str, ...]:
@@ -146,7 +151,7 @@ class CoxModel(TimeModel):
     def data_in_summary(self, log_likelihood_at_start: float) -> dict[str, float]:
         """Returns the partial log-likelihood where coefficients are 0, which depends on nothing but who is at risk at whose
         event."""
-        return {"null_log_likelihood": round(log_likelihood_at_start, 1)}
+        return {} if self.layout.group else {"null_log_likelihood": round(log_likelihood_at_start, 1)}
 
     def doubts(self, log_likelihood_at_start: float) -> list[str]:
         """Returns the doubt of rows that say nothing: each term of their likelihood is 1."""
@@ -268,14 +273,9 @@ class LifetimeModel(TimeModel):
     def zero_of_intercept(self) -> float | None:
         return None if self.family == "weibull" else self.of_time * self.log_unit
 
-    def prior_of(self, layout: Layout) -> Prior | Walk:
+    def prior_of(self, layout: Layout) -> Prior | Learnt:
         usual = super().prior_of(layout)
-        assert isinstance(usual, Prior)
-        return Walk(usual) if self.family == "piecewise" else usual
-
-    def prior_of_a_client(self, layout: Layout) -> Density:
-        prior = self.prior_of(layout)
-        return prior.held if isinstance(prior, Walk) else prior
+        return Walk(usual) if isinstance(usual, Prior) and self.family == "piecewise" else usual
 
     def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Sequence[Finding]:
         return of_rates(self.telling, answers, client=bool(self.layout.client), exact=self.times.upper is None)
@@ -302,18 +302,20 @@ class LifetimeModel(TimeModel):
 
     @property
     def _learnt_scale(self) -> int | None:
-        return self.layout.size - 1 if self.family == "piecewise" else None
+        return self.layout.size - 1 if self.family == "piecewise" else super()._learnt_scale
 
     def _of_columns(self, points: Array) -> Array:
         standard = super()._of_columns(points).copy()
-        standard[:, 0] += self.of_time * self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
+        log_shape = points[:, points.shape[1] - len(self.layout.shapes)] if self.family == "weibull" else np.zeros(len(points))
+        standard[:, 0] += self.of_time * self.log_unit * np.exp(log_shape)
         return standard
 
     def covariance_of_coefficients(self, xi: Array, covariance: Array) -> Array:
         if self.family != "weibull":
             return super().covariance_of_coefficients(xi, covariance)
         J = np.eye(self.layout.p, len(xi))  # on the data's scale of time the intercept depends on the shape
-        J[0, -1] = -self.log_unit * np.exp(xi[-1])
+        first = self.layout.shapes_at.start
+        J[0, first] = -self.log_unit * np.exp(xi[first])
         return np.asarray(J @ covariance @ J.T)
 
     def _family_numbers(self, points: Array) -> dict[str, Array]:
@@ -344,6 +346,7 @@ class LifetimeModel(TimeModel):
         for of in layout.levels:
             if terms := layout.terms(of):
                 variance += (layout.factor(points, of)[:, terms.index(INTERCEPT)] ** 2).sum(axis=1)
+        variance += np.exp(2 * points[:, -1]) if layout.shared else 0.0
         eta, variance = (points[:, : layout.p] @ self.patient.row)[:, np.newaxis], variance[:, np.newaxis]
         content: dict[str, Any] = self.of_patient
         equal = np.full(len(points), 1 / len(points))

@@ -58,6 +58,8 @@ class Timed:
     weights, offset : (n,) or None
     upper : (n,) the end of the interval after `time` in which the event was; `time` where it was seen, infinite where there was
         none
+    codes, groups : (n,) the number of each row's group, and their labels; None and () where none have effects
+    key : of the numbers by which effects are integrated
     """
 
     X: Array
@@ -69,6 +71,9 @@ class Timed:
     weights: Array | None
     offset: Array | None
     upper: Array
+    codes: Indices | None = None
+    groups: tuple[str, ...] = ()
+    key: int = 0
 
     def __len__(self) -> int:
         return len(self.time)

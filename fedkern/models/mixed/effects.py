@@ -31,7 +31,7 @@ from .conditional import (
     predictor,
     with_effects,
 )
-from .joint import Joint, factors
+from .joint import Blocks, factors
 from .layout import Level
 from .quadrature import log_sum
 from .rows import Rows, alone
@@ -66,7 +66,7 @@ def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vec
         return np.ascontiguousarray(draws[:, layout.kernel_at]), None
     if layout.joint:
         uniform = rng.uniform(len(draws) * DRAWN, key=key, step=len(draws)).reshape(len(draws), DRAWN)
-        effect = Joint(rows).sample(draws, uniform)["client"]
+        effect = Blocks(rows).sample(draws, uniform)["client"]
         return _with_client(rows, draws, effect[:, 0, 0]), Effects(
             *_summary(effect, np.full(effect.shape[:3], 1 / DRAWN)), np.ones(1)
         )
@@ -110,9 +110,14 @@ def of_all_groups(rows: Rows, inner: Vector, nodes: int, key: int) -> list[Effec
     uniform = rng.uniform(len(inner) * (R := int(np.clip(MOST_DRAWN // max(size, 1), 1, DRAWN))), key=key).reshape(-1, R)
     found = []
     for effect in drawn_together(rows, inner, uniform, nodes, key).values():
-        summary = _summary(effect, np.full(effect.shape[:3], 1 / R))
-        found.append(Effects(*summary, _ranks(effect[:, 0, :, 0]), effect.astype(np.float32)))
+        found.append(summarised(effect))
     return found
+
+
+def summarised(effect: Vector) -> Effects:
+    """Returns the effects of a kind of groups, of which R are drawn at each draw given the rows (S, R, G, d)."""
+    summary = _summary(effect, np.full(effect.shape[:3], 1 / effect.shape[1]))
+    return Effects(*summary, _ranks(effect[:, 0, :, 0]), effect.astype(np.float32))
 
 
 def drawn_together(rows: Rows, inner: Vector, uniform: Vector, nodes: int, key: int) -> dict[Level, Vector]:
@@ -122,7 +127,7 @@ def drawn_together(rows: Rows, inner: Vector, uniform: Vector, nodes: int, key: 
     layout = rows.layout
     names, of_kinds = [*layout.effects][:-1], factors(rows)
     if layout.joint or not layout.outer:
-        found = Joint(rows).sample(inner, uniform)
+        found = Blocks(rows).sample(inner, uniform)
         return {name: found[name] for name in names}
     out = [np.empty((S * R, factor.n_groups, factor.Z.shape[1])) for factor in of_kinds]
     repeated, first = np.repeat(inner, R, axis=0), 0

@@ -7,14 +7,15 @@ rows). It is corrected by importance weights: with z_m of a standard normal, u_m
 
 The z are the same at every point: their error is nearly the same there too, and a constant of the log-likelihood says nothing.
 They are Sobol's points and their mirror images. Derivatives in xi are differences of these values (`models.own.differences`).
+Rows that are tied by no group are integrated apart (`Blocks`): the matrix of second derivatives has a block for each such part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,14 @@ from ...kernels.families import FAMILIES, HAZARDS
 from ..own import differences
 from .conditional import density, effect_variance, predictor, slopes
 from .grouping import MOST_NESTED
-from .layout import DRAWS, MOST_DRAWS, Level
+from .layout import DRAWS, MOST_DRAWS, Layout, Level
 from .quadrature import log_sum
 from .rows import Rows
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-MOST_EFFECTS = 1500  # numbers of a client's effects, whose matrix of second derivatives is dense
+MOST_EFFECTS = 1500  # numbers of effects whose matrix of second derivatives is dense
 STEPS, HALVINGS, NEAR = 100, 40, 1e-7  # of the search for a mode
 
 
@@ -46,12 +47,35 @@ class Factor(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """Holds a mode (q,), C there (q, q), the columns (n, D) that effects u are multiplied by, and l at the mode."""
+    """Holds a mode (q,), C there (q, q), and l at the mode."""
 
     u: Vector
     root: Vector
-    Zt: Vector
     value: float
+
+
+class Given(NamedTuple):
+    """Holds the log-likelihood of a client's rows at one point, as a function of the effects u.
+
+    Attributes
+    ----------
+    value : (q,) -> the log-likelihood
+    derivatives : (q,) -> gradient (q,), and minus the Hessian (q, q)
+    values : (q, M) -> (M,)
+    """
+
+    value: Callable[[Vector], float]
+    derivatives: Callable[[Vector], tuple[Vector, Vector]]
+    values: Callable[[Vector], Vector]
+
+
+class Grouped(Protocol):
+    """Is a client's rows with groups."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def key(self) -> int: ...
 
 
 def added(rows: Rows, eta: Vector, effects: Mapping[Level, Vector]) -> Vector:
@@ -103,48 +127,33 @@ def normals(q: int, key: int) -> Vector:
     return np.stack([z, -z], axis=2).reshape(q, MOST_DRAWS)
 
 
-class Joint:
-    """Holds a client's rows with all their groups."""
+class Together:
+    """Integrates the effects of all of a client's groups."""
 
-    def __init__(self, rows: Rows):
-        self.rows, self.factors = rows, factors(rows)
-        self.exact = rows.layout.family == "gaussian"
-        sizes = [factor.n_groups * factor.Z.shape[1] for factor in self.factors]
+    def __init__(self, rows: Grouped, of_kinds: list[Factor], *, exact: bool):
+        self.layout, self.key, self.factors, self.exact = rows.layout, rows.key, of_kinds, exact
+        sizes = [factor.n_groups * factor.Z.shape[1] for factor in of_kinds]
         self.begins, self.q = np.cumsum([0, *sizes]), sum(sizes)
-        columns = [
-            begin + factor.codes * factor.Z.shape[1] + k
-            for begin, factor in zip(self.begins.tolist(), self.factors)
-            for k in range(factor.Z.shape[1])
-        ]
-        self.index = np.stack(columns, axis=1)  # (n, D) the effects of each row, later kinds later
-        self.pairs = [(a, b, self.index[:, a] * self.q + self.index[:, b]) for a in range(len(columns)) for b in range(a + 1)]
 
-    def _columns(self, point: Vector) -> tuple[list[Vector], Vector]:
-        T = [self.rows.layout.factor(point, factor.level)[0] for factor in self.factors]
-        return T, np.hstack([factor.Z @ T_f for factor, T_f in zip(self.factors, T)])
+    def given(self, point: Vector) -> Given:
+        """Returns the log-likelihood of the rows at a point (1, P)."""
+        raise NotImplementedError
 
-    def mode(self, point: Vector, start: Vector) -> Mode | None:
-        """Returns the mode at a point (1, P), by Newton's steps from `start`, halved until l does not fall; None: no mode."""
-        rows, (_, Zt), u = self.rows, self._columns(point), start
-        fixed = predictor(rows, point)
-
-        def eta(u: Vector) -> Vector:
-            return np.asarray(fixed + (Zt * u[self.index]).sum(axis=1))
+    def mode(self, given: Given, start: Vector) -> Mode | None:
+        """Returns the mode at a point, by Newton's steps from `start`, halved until l does not fall; None: no mode."""
+        u = start
 
         def level(u: Vector) -> float:
-            return float(density(rows, eta(u), point).sum() - 0.5 * u @ u)
+            return given.value(u) - 0.5 * float(u @ u)
 
         value = level(u)
         for _ in range(STEPS):
-            slope, curved = (numbers[0] for numbers in slopes(rows, eta(u), point))
-            g = np.bincount(self.index.ravel(), (slope[:, np.newaxis] * Zt).ravel(), self.q) - u
-            H = np.eye(self.q).ravel()
-            for a, b, entry in self.pairs:
-                H += np.bincount(entry, curved * Zt[:, a] * Zt[:, b], self.q**2)
+            slope, curved = given.derivatives(u)
+            g, H = slope - u, curved + np.eye(self.q)
             if not (np.isfinite(value) and np.isfinite(g).all() and np.isfinite(H).all()):
                 return None
             try:
-                C = cholesky(H.reshape(self.q, self.q).T, lower=False, overwrite_a=True, check_finite=False).T
+                C = cholesky(H.T, lower=False, overwrite_a=True, check_finite=False).T
             except LinAlgError:
                 return None
             step = cho_solve((C, True), g, check_finite=False)
@@ -156,47 +165,42 @@ class Joint:
                 step = step / 2
             u = u + step
             if near:
-                return Mode(u, C, Zt, level(u))
+                return Mode(u, C, level(u))
             value = new
         return None
 
-    def _modes(self, points: Vector) -> Iterator[tuple[Vector, Mode | None]]:
-        """Yields each point (1, P) with its mode, looked for from that at the points' mean."""
+    def _modes(self, points: Vector) -> Iterator[tuple[Given, Mode | None]]:
+        """Yields each point's log-likelihood with its mode, looked for from that at the points' mean."""
         with np.errstate(all="ignore"):
-            first = self.mode(points.mean(axis=0, keepdims=True), np.zeros(self.q)) if len(points) else None
+            first = self.mode(self.given(points.mean(axis=0, keepdims=True)), np.zeros(self.q)) if len(points) else None
         start = np.zeros(self.q) if first is None else first.u
         for s in range(len(points)):
             with np.errstate(all="ignore"):  # far points have no numbers
-                found = self.mode(points[s : s + 1], start)
-            yield points[s : s + 1], found
+                given = self.given(points[s : s + 1])
+                found = self.mode(given, start)
+            yield given, found
 
-    def _weighed(self, point: Vector, found: Mode, draws: int) -> tuple[Vector, Vector]:
+    @cached_property
+    def _normals(self) -> Vector:
+        return normals(self.q, self.key)
+
+    def _weighed(self, given: Given, found: Mode, draws: int) -> tuple[Vector, Vector]:
         """(q, M) effects about a mode, and (M,) the logarithms of their weights."""
-        rows, z = self.rows, normals(self.q, self.rows.key)[:, :draws]
+        z = self._normals[:, :draws]
         u = found.u[:, np.newaxis] + solve_triangular(found.root, z, lower=True, trans=1, check_finite=False)
-        eta = np.repeat(predictor(rows, point).T, draws, axis=1)
-        for a in range(found.Zt.shape[1]):
-            eta += found.Zt[:, a, np.newaxis] * u[self.index[:, a]]
-        if rows.layout.family in HAZARDS:
-            of_rows = rows.density(eta.T, point).sum(axis=1)
-        else:  # what does not depend on the predictor is computed once
-            record, scale = FAMILIES[rows.layout.family], rows.scale(point)
-            rest = record.normaliser(scale) + record.base(rows.y, scale, rows.trials)
-            kept = record.part(rows.y, record.kept(eta.T), scale, rows.trials)
-            of_rows = kept.sum(axis=1) + np.broadcast_to(rest, (1, len(rows))).sum()
-        return u, of_rows - 0.5 * (u**2).sum(axis=0) + 0.5 * (z**2).sum(axis=0)
+        return u, given.values(u) - 0.5 * (u**2).sum(axis=0) + 0.5 * (z**2).sum(axis=0)
 
     def _logs(self, points: Vector, draws: int, parts: int) -> Vector:
         """(S, parts) logarithms of the integral, each by a part of the draws."""
         logs = np.full((len(points), parts), np.nan)
-        for s, (point, found) in enumerate(self._modes(points)):
+        for s, (given, found) in enumerate(self._modes(points)):
             if found is None:
                 continue
             log_det = np.log(np.diagonal(found.root)).sum()
             if self.exact:
                 logs[s] = found.value - log_det
                 continue
-            weights = self._weighed(point, found, draws)[1].reshape(parts, -1)
+            weights = self._weighed(given, found, draws)[1].reshape(parts, -1)
             logs[s] = log_sum(weights) - np.log(weights.shape[1]) - log_det
         return logs
 
@@ -213,14 +217,111 @@ class Joint:
         """Returns the effects T u of each kind (S, R, G, d), given the rows; `uniform` (S, R) chooses among weighed draws."""
         S, R = uniform.shape
         out = {factor.level: np.full((S, R, factor.n_groups, factor.Z.shape[1]), np.nan) for factor in self.factors}
-        for s, (point, found) in enumerate(self._modes(points)):
+        T = {factor.level: self.layout.factor(points, factor.level) for factor in self.factors}
+        for s, (given, found) in enumerate(self._modes(points)):
             if found is None:
                 continue
-            u, log = self._weighed(point, found, DRAWS)
+            u, log = self._weighed(given, found, DRAWS)
             below = np.cumsum(np.exp(log - log_sum(log)))
             chosen = u[:, np.minimum(np.searchsorted(below, uniform[s]), DRAWS - 1)].T
-            for begin, end, factor, T in zip(self.begins, self.begins[1:], self.factors, self._columns(point)[0]):
-                out[factor.level][s] = chosen[:, begin:end].reshape(R, factor.n_groups, -1) @ T.T
+            for begin, end, factor in zip(self.begins, self.begins[1:], self.factors):
+                out[factor.level][s] = chosen[:, begin:end].reshape(R, factor.n_groups, -1) @ T[factor.level][s].T
+        return out
+
+
+class Joint(Together):
+    """The same of rows whose log-likelihood is a sum over them."""
+
+    def __init__(self, rows: Rows):
+        super().__init__(rows, factors(rows), exact=rows.layout.family == "gaussian")
+        self.rows = rows
+        columns = [
+            begin + factor.codes * factor.Z.shape[1] + k
+            for begin, factor in zip(self.begins.tolist(), self.factors)
+            for k in range(factor.Z.shape[1])
+        ]
+        self.index = np.stack(columns, axis=1)  # (n, D) the effects of each row, later kinds later
+        self.pairs = [(a, b, self.index[:, a] * self.q + self.index[:, b]) for a in range(len(columns)) for b in range(a + 1)]
+
+    def given(self, point: Vector) -> Given:
+        """Returns the log-likelihood of the rows at a point (1, P)."""
+        rows, fixed = self.rows, predictor(self.rows, point)
+        Zt = np.hstack([factor.Z @ rows.layout.factor(point, factor.level)[0] for factor in self.factors])
+
+        def eta(u: Vector) -> Vector:
+            return np.asarray(fixed + (Zt * u[self.index]).sum(axis=1))
+
+        def derivatives(u: Vector) -> tuple[Vector, Vector]:
+            slope, curved = (numbers[0] for numbers in slopes(rows, eta(u), point))
+            H = np.zeros(self.q**2)
+            for a, b, entry in self.pairs:
+                H += np.bincount(entry, curved * Zt[:, a] * Zt[:, b], self.q**2)
+            return np.bincount(self.index.ravel(), (slope[:, np.newaxis] * Zt).ravel(), self.q), H.reshape(self.q, self.q)
+
+        def values(u: Vector) -> Vector:
+            whole = np.repeat(fixed.T, u.shape[1], axis=1)
+            for a in range(Zt.shape[1]):
+                whole += Zt[:, a, np.newaxis] * u[self.index[:, a]]
+            if rows.layout.family in HAZARDS:
+                return np.asarray(rows.density(whole.T, point).sum(axis=1))
+            # What does not depend on the predictor is computed once.
+            record, scale = FAMILIES[rows.layout.family], rows.scale(point)
+            rest = record.normaliser(scale) + record.base(rows.y, scale, rows.trials)
+            kept = record.part(rows.y, record.kept(whole.T), scale, rows.trials)
+            return np.asarray(kept.sum(axis=1) + np.broadcast_to(rest, (1, len(rows))).sum())
+
+        return Given(lambda u: float(density(rows, eta(u), point).sum()), derivatives, values)
+
+
+def parts_of(codes: Sequence[Indices]) -> Indices:
+    """Returns (n,) the number of each row's part, where rows of two parts have no group in common.
+
+    Parameters
+    ----------
+    codes : (n,) the number of each row's group, of each kind
+    """
+    from scipy.sparse import coo_array  # few jobs need them
+    from scipy.sparse.csgraph import connected_components
+
+    begins = np.cumsum([0, *(int(of_kind.max(initial=-1)) + 1 for of_kind in codes)])
+    places = [of_kind + begin for of_kind, begin in zip(codes, begins.tolist())]
+    ends = np.tile(places[0], len(places)), np.concatenate(places)
+    part = connected_components(coo_array((np.ones(len(ends[0])), ends), (begins[-1], begins[-1])), directed=False)[1]
+    return np.unique(part[places[0]], return_inverse=True)[1].astype(np.int64)
+
+
+class Blocks:
+    """Integrates the effects of a client's groups, part by part of its rows."""
+
+    def __init__(self, rows: Rows):
+        kinds = factors(rows)
+        self.shapes = {factor.level: (factor.n_groups, factor.Z.shape[1]) for factor in kinds}
+        part = parts_of([factor.codes for factor in kinds])
+        self.parts = list[tuple[Joint, list[Indices]]]()
+        for k in range(int(part.max(initial=-1)) + 1):
+            index = np.flatnonzero(part == k)
+            groups, codes = zip(*(np.unique(factor.codes[index], return_inverse=True) for factor in kinds))
+            starts = np.flatnonzero(np.diff(codes[0], prepend=-1, append=-1))
+            some = replace(rows.take(index, starts), codes=tuple(codes[1:][: len(rows.codes)]), key=rows.key + k)
+            self.parts.append((Joint(some), list(groups)))
+
+    def values(self, points: Vector, draws: int) -> Vector:
+        """Returns (S,) log-likelihoods at points (S, P)."""
+        return np.asarray(np.sum([part.values(points, draws) for part, _ in self.parts], axis=0))
+
+    def halves(self, points: Vector, draws: int) -> Vector:
+        """Returns (S,) the error of values, by the two halves of the draws."""
+        return np.asarray(np.sum([part.halves(points, draws) for part, _ in self.parts], axis=0))
+
+    def sample(self, points: Vector, uniform: Vector) -> dict[Level, Vector]:
+        """Returns the effects T u of each kind (S, R, G, d), given the rows; `uniform` (S, R) chooses among weighed draws."""
+        out = {level: np.full((*uniform.shape, *shape), np.nan) for level, shape in self.shapes.items()}
+        for k, (part, groups) in enumerate(self.parts):
+            numbers = uniform  # of other parts others, as secret as these are
+            if k:
+                numbers = np.random.default_rng([int(uniform.flat[0] * 2.0**53), k]).uniform(size=uniform.shape)
+            for of_kind, (level, found) in zip(groups, part.sample(points, numbers).items(), strict=True):
+                out[level][:, :, of_kind] = found
         return out
 
 
@@ -259,9 +360,9 @@ class OfAll(Rows):
         return Tiers(rows, np.array([*places, *range(len(places), self.size)]))
 
     @cached_property
-    def integral(self) -> Joint:
+    def integral(self) -> Blocks:
         """The integral over all effects."""
-        return Joint(self)
+        return Blocks(self)
 
     def values(self, points: Vector, nodes: int) -> Vector:
         if not self.layout.joint:

@@ -28,6 +28,7 @@ from ..own.priors import POSITIVE, Block, Densities, Kind, block_of
 Vector = NDArray[np.float64]
 
 LEAST = 1e-12  # of phi^2: beyond it a count is Poisson
+START_OF_LEARNT = math.log(0.5)  # of the logarithm of a prior's scale, at which the mode of the rest is looked for
 
 
 class Density(Protocol):
@@ -290,6 +291,7 @@ class Layout:
     outer : effects of other groups of the same rows
     around : the same of the client's
     within : whether `group` lies within the groups of the one in `outer`, so that rules are nested
+    shared : names of the effects of groups that clients have in common, which are unknowns; the last of `own` is their log sd
     """
 
     coefficients: tuple[str, ...]
@@ -302,6 +304,7 @@ class Layout:
     around: Effect = NO_EFFECT
     outer: tuple[Effect, ...] = ()
     within: bool = False
+    shared: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -348,10 +351,19 @@ class Layout:
 
     @property
     def of_rows(self) -> Layout:
-        """The layout of the numbers that a client's rows depend on: without those of a prior alone, which stand at the end."""
+        """The layout of the numbers that a client's rows depend on: without those of a prior alone, which stand at the end.
+
+        Effects of shared groups are coefficients of the groups' indicators there.
+        """
         if not any(shape.of_prior for shape in self.shapes):
             return self
-        return replace(self, own=tuple(shape for shape in self.shapes if not shape.of_prior))
+        own = tuple(shape for shape in self.shapes if not shape.of_prior)
+        return replace(self, coefficients=(*self.coefficients, *self.shared), shared=(), own=own)
+
+    @property
+    def shared_at(self) -> slice:
+        """The place of the effects of shared groups."""
+        return slice(self.p, self.p + len(self.shared))
 
     @property
     def size(self) -> int:
@@ -404,7 +416,7 @@ class Layout:
 
     def at(self, level: Level) -> slice:
         """Returns the place of the coordinates of an effect."""
-        start, wanted = self.p, self.effect(level)
+        start, wanted = self.shared_at.stop, self.effect(level)
         for effect in self.effects.values():
             size = len(effect.places)
             if effect is wanted:
@@ -463,12 +475,13 @@ class Layout:
     def exponents(self) -> tuple[int, ...]:
         """The coordinates in whose exponentials rows are concave: gaps between thresholds, and the shape of a Weibull hazard."""
         first = self.shapes_at.start + int(self.ordered)
-        return tuple(range(first, self.size)) if self.ordered or self.family == "weibull" else ()
+        last = self.size - sum(shape.of_prior for shape in self.shapes)
+        return tuple(range(first, last)) if self.ordered or self.family == "weibull" else ()
 
     @property
     def joint(self) -> bool:
-        """Whether effects of groups that cross, or lie deeper in each other, are integrated together."""
-        return bool(self.outer) and not self.within
+        """Whether effects of groups are integrated together: these cross, or lie deeper in each other, or are of a Cox model."""
+        return (bool(self.outer) and not self.within) or bool(self.group and self.family == "cox")
 
     @property
     def drawn(self) -> bool:
@@ -493,7 +506,7 @@ class Layout:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the coordinates of xi."""
-        names = list(self.coefficients)
+        names = [*self.coefficients, *self.shared]
         for level, effect in self.effects.items():
             for place in effect.places:
                 i, k = next(iter(place))
@@ -505,12 +518,13 @@ class Layout:
     def diagonal(self) -> NDArray[np.int64]:
         """The coordinates that are logarithms of a diagonal entry of T or T_c."""
         coordinates = [place for effect in self.effects.values() for place in effect.places]
-        return np.array([self.p + e for e, place in enumerate(coordinates) if len({*next(iter(place))}) == 1], dtype=np.int64)
+        begin = int(self.shared_at.stop)
+        return np.array([begin + e for e, place in enumerate(coordinates) if len({*next(iter(place))}) == 1], dtype=np.int64)
 
     @cached_property
     def off_diagonal(self) -> NDArray[np.int64]:
         """The coordinates that are entries of T or T_c below the diagonal."""
-        return np.setdiff1d(np.arange(self.p, self.client_at.stop), self.diagonal)
+        return np.setdiff1d(np.arange(self.shared_at.stop, self.client_at.stop), self.diagonal)
 
     def factor(self, points: Vector, level: Level) -> Vector:
         """Returns (S, d, d) T, or T_c, of each of the points (S, P)."""
@@ -562,7 +576,7 @@ class Layout:
     @property
     def natural_names(self) -> tuple[str, ...]:
         """The names of the numbers of `natural`."""
-        names = list(self.coefficients)
+        names = [*self.coefficients, *self.shared]
         for level in self.effects:
             terms = self.terms(level)
             names += [f"{level} sd {name}" for name in terms]
@@ -575,7 +589,7 @@ class Layout:
         They are beta, standard deviations and correlations of the effects' terms, and the dispersion (|phi| = 1 / sqrt r for a
         negative binomial).
         """
-        numbers = [points[:, : self.p]]
+        numbers = [points[:, : self.shared_at.stop]]
         for level in self.effects:
             T = self.factor(points, level)
             covariance = T @ T.swapaxes(1, 2)
@@ -590,6 +604,12 @@ class Layout:
 def entries(d: int) -> list[tuple[int, int]]:
     """Returns the entries (row, column) of a lower triangle, by rows."""
     return [(i, k) for i in range(d) for k in range(i + 1)]
+
+
+def sd_of_shared(level: Level, scale: float) -> Shape:
+    """Returns the standard deviation of effects of groups that clients have in common; `scale`: of its prior."""
+    name, prior = title(level, "sd", INTERCEPT), Named.of("half-student", df=EFFECT_DF, scale=scale)
+    return Shape(f"log {name}", name, np.exp, prior, start=START_OF_LEARNT, of_prior=True, reach=9.0)
 
 
 # Computes the prior of xi, the unknowns that all parties of a mixed regression share --------------------

@@ -318,7 +318,7 @@ CONFLICTS = {
     "[data]\n": ('[data]\nresponse = "died"\n', "data.response = .* remove it"),
     'family = "cox"': ('family = "bernoulli"', "data.time, data.event: for survival times"),
     "[model]\n": ("[model]\nintercept = true\n", "baseline hazard is in its place"),
-    "seed = 4\n[data]\n": ("seed = 4\n[model.random]\nclient = true\n[data]\n", "data.strata"),
+    "seed = 4\n[data]\n": ("seed = 4\n[model.random]\nclient = true\n[data]\n", "takes up all that an effect of the client"),
     "[model]": ('test = "rows/ada.csv"\n[model]', "data.test: a Cox model foresees no time"),
     "[algorithm]": ("[output]\nloo = true\n[algorithm]", "output.loo"),
     "died": ("months", 'data.time and data.event are both "months"'),
