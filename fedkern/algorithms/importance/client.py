@@ -39,6 +39,7 @@ from .settings import (
     SummedCurvature,
     SummedValues,
     Values,
+    excess,
     of_derivatives,
     of_draws,
     power,
@@ -192,13 +193,14 @@ def _rounded(
 
 
 def told_values(state: Client, points: Array, values: Array) -> Array:
-    """Returns values at draws as a client tells them, of which nothing else is made."""
+    """Returns values at draws as a client tells them, of which nothing else is made. Their exponentials are right in the mean."""
     s = state.settings
     if not s.rounded:
         return told(values, OF_WORDS)
     prior = 0.0 if state.prior is None else state.prior.values(points)
     alike = s.clients * np.where(np.isfinite(values), values, LOST) + prior
-    return told(values, power(s.needed_at_draws(state.drawn) * of_draws(points, alike)))
+    unit = power(s.needed_at_draws(state.drawn) * of_draws(points, alike))
+    return told(values, unit) - excess(unit)
 
 
 def _points(query: AskCurvature | AskNormal | AskValues, state: Client) -> Array:

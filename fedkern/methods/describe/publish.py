@@ -274,14 +274,13 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, sums: Sums, n
     if rows > 1:
         mean = float(facts.agreed.scale[facts.model.numeric.index(name), 0] + first / rows)
         sd = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
-        error = (
-            0.0 if facts.model.here else sd / rows**0.5 / 10
-        )  # what clients add is rounded already: digits that say nothing go
+        # What clients add is rounded already: digits that say nothing go.
+        error = 0.0 if facts.model.here else sd / rows**0.5 / 10
         row = {"mean": measures.rounded(mean, error), "sd": measures.rounded(sd, error / 2**0.5)}
     elif not facts.model.here and intervals is not None and np.count_nonzero(of_parts) > 2:
         row = _limits("mean", binned.mean(of_parts, noise or EXACT, intervals))
         row |= _limits("sd", binned.sd(of_parts, noise or EXACT, intervals))
-    if noise:
+    if noise and intervals is not None:
         return row | {key: binned.quantile(of_parts, noise, intervals, share).value for key, share in QUANTILES.items()}
     until = np.cumsum(of_parts)
     without = np.cumsum([counts[min(part)] * (last not in part) for part in inside])  # as if all such rows were missing ones

@@ -256,7 +256,8 @@ class Joint(Together):
             H = np.zeros(self.q**2)
             for a, b, entry in self.pairs:
                 H += np.bincount(entry, curved * Zt[:, a] * Zt[:, b], self.q**2)
-            return np.bincount(self.index.ravel(), (slope[:, np.newaxis] * Zt).ravel(), self.q), H.reshape(self.q, self.q)
+            gradient = np.bincount(self.index.ravel(), (slope[:, np.newaxis] * Zt).ravel(), self.q)
+            return np.asarray(gradient, np.float64), np.asarray(H.reshape(self.q, self.q), np.float64)
 
         def values(u: Vector) -> Vector:
             whole = np.repeat(fixed.T, u.shape[1], axis=1)
