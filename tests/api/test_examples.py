@@ -87,7 +87,7 @@ def documented():
 
 def of_members(owner, module):
     found = {}
-    for value in vars(owner).values():
+    for value in [*vars(owner).values()]:
         inner = getattr(value, "fget", None) or getattr(value, "__func__", None) or getattr(value, "func", None) or value
         if getattr(inner, "__module__", None) != module or not hasattr(inner, "__qualname__"):
             continue

@@ -566,11 +566,8 @@ LARGE_SHAPES = {  # R 4.2.2, survreg(Surv(time, event) ~ x) of survival 3.5.3: m
 }
 
 
-MANY_DRAWS = {"algorithm": {"points": 8192}}  # where each weighs little
-
-
-@pytest.mark.parametrize(("shape", "job"), [(100.0, {}), (437.0, {}), (1000.0, MANY_DRAWS), (100.0, {"sums": "secure"})])
-def test_slopes_of_the_log_hazard_at_large_shapes_are_those_of_survreg(shape: float, job: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("shape", "job"), [(100.0, {}), (437.0, {}), (1000.0, {}), (100.0, {"sums": "secure"})])
+def test_slopes_of_the_log_hazard_at_large_shapes_are_those_of_survreg(shape: float, job: dict[str, str]) -> None:
     result = run(lifetimes(shape), {"formula": "Surv(time, event) ~ x", "family": "weibull"}, **job)
     near(result, LARGE_SHAPES[shape])
     assert result.converged
