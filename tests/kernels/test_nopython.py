@@ -20,7 +20,7 @@ from fedkern.kernels import numba as pieces  # noqa: E402
 from fedkern.kernels._numba import _overloads  # noqa: E402
 
 FAMILIES = ("rng", "glm", "privacy", "sem", "shrinkage")
-NAMES = sorted(name for name, kernel in KERNELS.items() if name.split(".")[0] in FAMILIES)
+NAMES = sorted(name for name, kernel in KERNELS.items() if name.split(".")[0] in FAMILIES and "numba" in kernel.backends)
 BY_DAY = {"rng.words", "rng.normal", "privacy.clip_sum"}  # glm.loglik_grad is in two tests below
 SCOPE = {"rng": rng, "glm": glm, "privacy": privacy, "sem": sem, "shrinkage": shrinkage, "np": np}
 ROWS = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]])
