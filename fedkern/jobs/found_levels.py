@@ -62,10 +62,11 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
 def _with_groups(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
     """Returns a job's tables with the labels of groups that clients have in common, where it names none."""
     random = table(raw, "model").get("random")
-    entries = random.get("groups") if isinstance(random, Mapping) else None
+    given = random.get("groups") if isinstance(random, Mapping) else None
+    entries = given if isinstance(given, list) else []
     lacking = [
         entry
-        for entry in (entries if isinstance(entries, list) else ())
+        for entry in entries
         if isinstance(entry, Mapping) and entry.get("shared") is True and isinstance(entry.get("by"), str)
     ]
     found = dict[str, list[str]]()
@@ -76,7 +77,7 @@ def _with_groups(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
             return raw
         found[column] = in_order({label for labels in cells for label in labels} - {""})
     completed = [
-        {"levels": found[entry["by"]], **entry} if entry in lacking and entry["by"] in found else entry for entry in entries or ()
+        {"levels": found[entry["by"]], **entry} if entry in lacking and entry["by"] in found else entry for entry in entries
     ]
     return merged(raw, {"model": {"random": {"groups": completed}}}) if found else raw
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -61,7 +62,8 @@ def _paths(value: object) -> object:
 
 
 def _label(value: object) -> object:
-    return as_in_cells(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return as_in_cells(value) if is_number else value
 
 
 Label = Annotated[str | None, BeforeValidator(_label)]  # a number stands for the text that a person writes

@@ -97,7 +97,7 @@ def test_against_numpyro(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_wheeze(monkeypatch: pytest.MonkeyPatch) -> None:
     """The federated posterior is the pooled one; its sd of effects is that of quadrature, 2.14, weighted to the default prior."""
     names = shown("plot_wheeze", monkeypatch)
-    assert names["difference"] < 0.01
+    assert names["difference"] < 0.02
     assert names["together"].summary["converged"] is True
     assert names["together"].parameters["group_sd[intercept]"]["mean"] == pytest.approx(2.19, abs=0.05)  # glmer 2.17
 

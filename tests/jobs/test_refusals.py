@@ -18,6 +18,7 @@ import pytest
 import fedkern as package
 from fedkern.errors import JobError
 from fedkern.jobs import holders
+from fedkern.jobs.holding.policy import Policy
 
 ROWS, REFUSED = 60, "client 'b': refused by the holder's policy"
 STRICT = '[disclosure]\nlevel = "strict"\ndifferencing = "refuse"'
@@ -73,7 +74,7 @@ def noted(home: Path) -> list[str]:
 
 def the_old_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are counted before the account is asked, codes are the job's, and who was refused is forgotten."""
-    monkeypatch.setattr(holders, "_codes", lambda *arguments: None)
+    monkeypatch.setattr(Policy, "refuses_empty_words", lambda policy: None)
     monkeypatch.setattr(holders, "asked", lambda *arguments: None)
 
 

@@ -163,7 +163,7 @@ def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
     new = predictive_of(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
     kinds = [(grouping.column, grouping.terms, named) for grouping, named in zip(model.groupings, ended.labels)]
     drawn = [effects.drawn for effects in ended.groups]
-    if (shared := model.config.random.shared) is not None:  # whose effects are in the draws that all are told
+    if (shared := model.shared) is not None:  # whose effects are in the draws that all are told
         kinds.append((shared.column, shared.terms, shared.levels))
         several = 1 if not drawn or drawn[0] is None else drawn[0].shape[1]
         of_shared = ended.told[every_step, model.layout.shared_at].astype(np.float32)

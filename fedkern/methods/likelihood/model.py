@@ -380,10 +380,14 @@ class Model(WeighedModel[OutputSection]):
         return {level: self.layout.terms(level) for level in self.layout.levels} | self.terms_of_shared
 
     @property
+    def shared(self) -> Grouping | None:
+        """The groups that clients have in common."""
+        return self.config.random.shared
+
+    @property
     def terms_of_shared(self) -> dict[str, tuple[str, ...]]:
-        """The same of groups that clients have in common."""
-        shared = self.config.random.shared
-        return {} if shared is None else {shared.level: shared.terms}
+        """The terms of the effects of groups that clients have in common."""
+        return {} if self.shared is None else {self.shared.level: self.shared.terms}
 
     @property
     def centre(self) -> float:

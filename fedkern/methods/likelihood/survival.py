@@ -128,7 +128,7 @@ def _write(run: Run[Config], model: CoxModel, client: int, ended: Ended) -> None
         of_survival = {} if cause else _named("survival", hazards.survival)
         pieces.append(columns | _named("cumulative_hazard", hazards.hazard) | of_survival)
     folder.write_csv(KEPT, _joined(pieces), client=client)
-    if model.config.causes:
+    if model.has_causes:
         pieces = [
             {
                 **_described(ended, [stratum] * len(found.times), cause),
@@ -214,10 +214,10 @@ def _of_hazards(model: CoxModel, servers: Sequence[once.Server[SurvivalSums]], s
         of_causes[cause] = of_cause
         for k, sums in server.replies.items():
             events[k] = events.get(k, 0) + sums.events
-    content |= {"of_causes": of_causes} if model.config.causes else of_causes[""]
+    content |= {"of_causes": of_causes} if model.has_causes else of_causes[""]
     counts = sites.count_rows(model, model.telling, {k: {"events": n} for k, n in events.items()})
     compared: dict[int, dict[str, int]] = {}
-    if not (model.secure or model.config.causes) and sizes:  # causes have names, which are not turned round
+    if not (model.secure or model.has_causes) and sizes:  # causes have names, which are not turned round
         compared = {k: {"rows": sizes[k], "events": n} for k, n in events.items() if n}
     return Checked({**content, **counts}, tuple(dict.fromkeys(notes)), events=compared)
 
@@ -237,7 +237,7 @@ def _of_curves(model: CoxModel, servers: Sequence[once.Server[CumulativeHazards]
     found = time_units.of_curves([names[k] for k in telling], [*telling.values()], model.survival_at)
     notes += [reply for reply in found if not reply.doubt]
     content = _average_curves(model, [*telling.values()])
-    if content and model.config.causes:
+    if content and model.has_causes:
         of_each = zip(*(replies[k] for k in telling), strict=True)
         content["incidence"] = {
             cause: _averaged(model, of, of_event=True) for cause, of in zip(model.causes, of_each, strict=True)
@@ -282,7 +282,7 @@ def _drawn(model: CoxModel, k: int, ended: Ended) -> CumulativeHazards:
     times, uniforms = np.array(model.survival_at), ended.uniforms(ended.key)
     if not any(uniform.size for uniform in uniforms):
         return CumulativeHazards(0, len(ended.rows), np.zeros((len(ended.told), len(times))))
-    if not model.config.causes:
+    if not model.has_causes:
         moved = np.exp(ended.told @ model.patient.row)[:, np.newaxis]
         return CumulativeHazards(
             0, len(ended.rows), moved * survival.cumulative(ended.rows.parts[0], ended.told, uniforms[0], times)

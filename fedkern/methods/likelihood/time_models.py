@@ -128,6 +128,11 @@ class CoxModel(TimeModel):
         return self.config.causes or ("",)
 
     @property
+    def has_causes(self) -> bool:
+        """Whether events have causes."""
+        return bool(self.config.causes)
+
+    @property
     def levels(self) -> tuple[str, ...]:
         return self.config.levels
 
@@ -137,7 +142,7 @@ class CoxModel(TimeModel):
 
     @property
     def kind_in_summary(self) -> dict[str, object]:
-        causes = {"causes": list(self.config.causes)} if self.config.causes else {}
+        causes = {"causes": list(self.config.causes)} if self.has_causes else {}
         return {**super().kind_in_summary, **causes}
 
     @property
@@ -184,12 +189,12 @@ class CoxModel(TimeModel):
         times = ", ".join(f"{t:g}" for t in self.survival_at)
         curves = f"of which it tells the cumulative hazard at {times}" if times else "which stays with it"
         yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, {curves}"
-        if self.config.causes:
+        if self.has_causes:
             each = f"each with {self.encoding.size} coefficients; a row without event has {self.levels[0]!r}"
             yield f"causes   {', '.join(self.causes)}, {each}"
         yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
         yield f"         each client needs more than {wanted} events while {LEAST_AT_RISK} rows or more are at risk, or no event"
-        of_causes = ", of each cause by itself" if self.config.causes else ""
+        of_causes = ", of each cause by itself" if self.has_causes else ""
         yield f"         at all: it takes part then, and tells that it has none{of_causes}"
 
 
