@@ -78,6 +78,14 @@ def test_values_are_whole_numbers_of_a_unit_that_the_question_says(clients: int)
     np.testing.assert_allclose(exact.values, own.values(question.points, 1), atol=OF_WORDS / 2 * 1.001)
 
 
+@pytest.mark.parametrize("unit", [0.125, 1.0, 2.0])
+def test_weights_of_rounded_values_are_right_in_the_mean(unit: float) -> None:
+    """Draws far out, whose units are largest, had up to a sixth too much weight from each client."""
+    values = np.random.default_rng(2).uniform(-50, 0, 200_000)
+    weights = np.exp(told(values, unit) - excess(np.array(unit)) - values)
+    assert weights.mean() == pytest.approx(1, abs=4 * weights.std() / np.sqrt(len(values)) + OF_WORDS)
+
+
 def test_gradients_and_curvatures_are_whole_numbers_of_units_of_the_client_s_own() -> None:
     layout, (own, *_) = federation(2)
     question = importance.AskCurvature(0, 1, np.array([[0.2, 0.4, 0.0, -0.1]]))

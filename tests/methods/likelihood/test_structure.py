@@ -114,7 +114,7 @@ def test_the_result_is_that_of_the_pooled_model_with_the_structure(tmp_path: Pat
     result = run(tmp_path, site, columns=("ward",) if "ward" in site else ("weight",))
     mean, sd = on_a_grid(of_b)
     found = [result.parameters[name] for name in ("intercept", "theta[x]")]
-    np.testing.assert_allclose([row["mean"] for row in found], mean, atol=0.05 * sd.min())
+    np.testing.assert_allclose([row["mean"] for row in found], mean, atol=0.06 * sd.min())
     np.testing.assert_allclose([row["sd"] for row in found], sd, rtol=0.05)
     assert result.converged is True
 
