@@ -3,8 +3,8 @@
 A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3 and 0.30000000000000004, which has 15
 significant digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in
 front, and so is 3e2, a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
-Where a column's type says that its cells are texts, as R's character, 1.10 is another label than 1.1, and 3.0 the same as 3;
-beside a word all stand as they are written (`data.cells.labels`), in a list of levels in the job file, too (`listed`).
+Texts stand as they are written, as in R: where a column's type says that its cells are texts, beside a word
+(`data.cells.labels`), and in the job file. They are found as they are written, and else as numbers (`find`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["event_of", "find", "in_order", "label", "listed", "whole"]
+__all__ = ["event_of", "find", "in_order", "label", "whole"]
 
 OTHER = "other (rare)"  # the level that rare ones join
 TRUTHS = {"true": "True", "false": "False"}
@@ -40,12 +40,14 @@ def label(cell: str, decimal: str = ".", *, text: bool = False) -> str:
     >>> [label(cell) for cell in ("3.0", "1.19e+05", "0.30000000000000004", "2.50", "03", "TRUE", "none")]
     ['3', '119000', '0.3', '2.5', '03', 'True', 'none']
     >>> [label(cell, text=True) for cell in ("3.0", "2.50", "TRUE")]
-    ['3', '2.50', 'True']
+    ['3.0', '2.50', 'True']
     """
     if cell.lower() in TRUTHS:
         return TRUTHS[cell.lower()]
+    if text:
+        return cell
     cell = whole(cell, decimal)
-    if text or (decimal != "." and "." in cell):  # a code, or thousands
+    if decimal != "." and "." in cell:  # a code, or thousands
         return cell
     pointed = cell.replace(decimal, ".", 1)
     if not _NUMBER.fullmatch(pointed) or not math.isfinite(value := float(pointed)):
@@ -59,23 +61,8 @@ def written(value: float) -> str:
     return str(int(value)) if value.is_integer() else f"{value:.{DIGITS}g}"
 
 
-def listed(texts: Iterable[str]) -> list[str]:
-    """Returns the labels that a list of texts stands for: as they are written where one is a word.
-
-    Examples
-    --------
-    >>> from fedkern.labels import listed
-    >>> listed(["1.0", "2.0"]), listed(["250.0", "250.00", "V58.1"])
-    (['1', '2'], ['250.0', '250.00', 'V58.1'])
-    """
-    given = [*texts]
-    if any(not _DECIMAL.fullmatch(text) and text.lower() not in TRUTHS for text in given):
-        return given
-    return [label(text, text=True) for text in given]
-
-
 def find(text: str, labels: Collection[str]) -> str:
-    """Returns that of the labels which a text names: the one that is written so, else the first that is the same number.
+    """Returns that of the labels which a text names: the one that is written so, else the only one that is the same number.
 
     Examples
     --------
@@ -86,7 +73,8 @@ def find(text: str, labels: Collection[str]) -> str:
     if text in labels:
         return text
     wanted = label(text)
-    return next((known for known in labels if label(known) == wanted), wanted)
+    same = [known for known in labels if label(known) == wanted]
+    return same[0] if len(same) == 1 else wanted
 
 
 def in_order(labels: Iterable[str]) -> list[str]:

@@ -256,19 +256,21 @@ def ordered(cells: Sequence[object], order: Sequence[object]) -> Text:
 def labels(cells: Cells, known: Collection[str] = ()) -> Text:
     """Returns a column as labels, each in the one way in which it is compared (`label`), or as one of those that are known.
 
-    Beside a cell that is no number all stand as they are written, as in R: 250.0 is another code than 250.00 where V58.1 is one.
+    Texts stand as they are written, as in R, and so do all cells beside one that is no number: 250.0 is another code than 250.00.
     """
     if not isinstance(cells, Text):
         values, codes = np.unique(np.asarray(cells), return_inverse=True)
         distinct = typed(values.tolist(), values.dtype.itemsize < 8)
         cells = replace(distinct, codes=distinct.codes[codes])
-    as_written = _has_words(cells)
+    as_written = cells.texts or _has_words(cells)
+    of_number = [label(level) for level in known]
+    the_same = {level: name for level, name in zip(of_number, known) if of_number.count(level) == 1}
 
     def named(level: str) -> str:
         if level in known:
             return level
-        compared = label(level, cells.decimal, text=cells.texts)
-        return level if as_written and compared not in (*known, *TRUTH) else compared
+        compared = label(level, cells.decimal)
+        return the_same.get(compared) or label(level, cells.decimal, text=as_written)
 
     return written(cells, [named(level) for level in cells.levels])
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
-from ..labels import event_of, in_order, label, listed
+from ..labels import event_of, in_order, label
 from ..plain import Record
 from .formula.expansion import Formula
 
@@ -112,7 +112,7 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
     """Returns sorted levels of the job file."""
     if isinstance(levels, str) or not all(isinstance(level, str | int) and not isinstance(level, bool) for level in levels):
         raise JobError(f"{where} levels: needs a list of texts, got {levels!r}")
-    texts = tuple(in_order(listed(str(level).strip() for level in levels)))
+    texts = tuple(in_order(label(str(level).strip(), text=True) for level in levels))
     if not texts or len(set(texts)) < len(texts) or "" in texts:
         raise JobError(f"{where} levels: needs at least one level, none empty, none twice; got {levels!r}")
     return texts

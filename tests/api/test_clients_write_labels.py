@@ -156,10 +156,25 @@ def test_whole_numbers_are_one_label_however_they_are_written() -> None:
     wanted = {name: frame.assign(r=(np.arange(len(frame)) // 7) % 3) for name, frame in data.items()}
     mixed = {
         "A": wanted["A"].astype({"r": str}),
-        "B": wanted["B"].assign(r=wanted["B"]["r"].map({0: "0.0", 1: "1", 2: "2.00"})),
+        "B": wanted["B"].astype({"r": "Int64"}),
         "C": wanted["C"].astype({"r": float}),
     }
     assert numbers(fedkern.fit("low ~ factor(r)", mixed)) == numbers(fedkern.fit("low ~ factor(r)", wanted))
+    mixed["A"] = wanted["A"].assign(r=wanted["A"]["r"].map({0: "0.0", 1: "1", 2: "2.00"}))
+    assert "levels-of-one-number" in ids(fedkern.fit("low ~ factor(r)", mixed)), "texts stand as they are written"
+
+
+def test_codes_of_a_type_of_texts_stand_as_they_are_written() -> None:
+    """250.0 and 250.00 were one level; R has two (data of MASS, R 4.2.2: lm(bwt ~ lwt + icd))."""
+    code = {0: "250.0", 1: "250.00", 2: "401.9"}
+    data = {name: frame.assign(r=((np.arange(len(frame)) // 7) % 3)) for name, frame in births().items()}
+    coded = {name: frame.assign(r=frame["r"].map(code)) for name, frame in data.items()}
+    as_category = {name: frame.astype({"r": "category"}) for name, frame in coded.items()}
+    wanted = [row[1:] for row in numbers(fedkern.fit("low ~ C(r)", data))]
+    for clients in (coded, as_category):
+        assert [row[1:] for row in numbers(fedkern.fit("low ~ r", clients))] == wanted
+    declared = {"r": {"levels": [*code.values()]}}
+    assert [row[1:] for row in numbers(fedkern.fit("low ~ r", coded, columns=declared))] == wanted
 
 
 @pytest.mark.parametrize("keys", [{}, {"job": {"sums": "secure"}}, {"method": "pvi", "family": "bernoulli"}])

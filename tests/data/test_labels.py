@@ -325,6 +325,7 @@ def test_numbers_beside_a_word_are_labels_as_they_are_written() -> None:
     assert labels(as_text(codes)).levels == tuple(codes)
     assert labels(as_text([*codes, "TRUE", "True"])).levels == (*codes, "True")
     assert labels(as_text(["1,1", "1,10", "x"], ",")).levels == ("1,1", "1,10", "x")
+    assert labels(replace(as_text(codes[:3]), texts=True)).levels == tuple(codes[:3])
     assert labels(as_text([*codes[:3], "NA"])).levels == ("250", "401.9", "NA"), "a missing cell is no word"
     assert labels(as_text(["1.0", "x"]), ("1", "x")).levels == ("1", "x"), "known labels are found as numbers, too"
     assert Column.declared("code", {"levels": codes[:4]}).levels == tuple(codes[:4])
@@ -344,7 +345,8 @@ def test_a_column_of_numbers_at_one_client_cannot_tell_labels_of_another(tmp_pat
 
 def test_declared_levels_that_are_one_label_are_refused() -> None:
     with pytest.raises(JobError, match="none twice"):
-        Column.declared("ward", {"levels": ["1", "1.0"]})
+        Column.declared("ward", {"levels": ["1", "true", "TRUE"]})
+    assert Column.declared("ward", {"levels": ["1", "1.0"]}).levels == ("1", "1.0")
     assert Column.declared("flag", {"levels": ["TRUE", "FALSE"]}).levels == ("False", "True")
 
 

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from ...data.cells import plain
 from ...data.plain_text import canonical
 from ...kernels.families import LEVELED, quoted, with_link
-from ...labels import listed
+from ...labels import label
 
 MOST = 50  # levels: beyond, the response is a number, or says who a row is
 
@@ -80,6 +80,6 @@ def faults_of_names(key: str, levels: Sequence[str]) -> Iterator[str]:
         yield f"{key}: wanted at most {MOST}, got {len(levels)}; join levels that say nearly the same"
     if "" in levels:
         yield f"{key}: a level is empty; give missing responses a name, or leave their rows out"
-    known = listed(levels)
+    known = [label(level, text=True) for level in levels]
     if twice := [level for k, level in enumerate(levels) if known[k] in known[:k]]:
         yield f"{key}: {', '.join(map(repr, dict.fromkeys(twice)))} is there twice; each level needs a name of its own"

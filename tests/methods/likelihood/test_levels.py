@@ -273,7 +273,7 @@ def config(frames: Mapping[str, pd.DataFrame], family: str, levels: str, folder:
 
 FAULTS = {
     ('family = "ordinal"', "data.levels is missing: all levels"): {"levels": ""},
-    ("twice", "data.levels: '2.0' is there twice"): {"levels": 'levels = ["2", "1", "2.0"]'},
+    ("twice", "data.levels: 'true' is there twice"): {"levels": 'levels = ["TRUE", "1", "true"]'},
     ("one", "wanted at least two levels"): {"levels": 'levels = ["none"]'},
     ("positive", "data.positive"): {"levels": 'levels = ["none", "mild"]\npositive = "mild"'},
     ("intercept", "an ordinal model has thresholds in its place"): {"model": 'family = "ordinal"\nintercept = true'},
