@@ -338,7 +338,7 @@ UNFOLLOWED = {  # with the reason
     "data.time": "names what two results may differ in",
     "model.cuts": "a refusal for few rows: other cuts are another model",
     "model.factory": "asks for another function of the reader's own",
-    "model.sigma": "names what two models may differ in",
+    "model.sigma": "its terms are to be terms of the model, which is another one then",
     "model.intercept_centre": "says what was not compared",
     "model.kind": "says what an own model cannot do",
     "model.priors": "asks for priors of the reader's own function",

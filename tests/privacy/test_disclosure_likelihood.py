@@ -181,7 +181,7 @@ def test_all_draws_tell_as_much_as_4096_in_the_finest_unit() -> None:
     assert (settings.needed() ** 2 / least**2).sum() <= FINE
     for units, told in zip(curious_likelihood.units_of_values(tape, 0, layout, settings), values, strict=True):
         rounded = told + excess(units)
-        assert (rounded / units == np.round(rounded / units)).mean() > 0.99  # the client knows its values before they are rounded
+        assert (rounded / units == np.round(rounded / units)).mean() > 0.97  # the client knows its values before they are rounded
         assert (rounded / (2 * units) == np.round(rounded / (2 * units))).mean() < 0.9
     p = 2
     layout = Layout(("intercept", *(f"x{k}" for k in range(p))), "bernoulli")
