@@ -12,6 +12,8 @@ import numpy as np
 
 from . import api
 from .data import incomplete, memory, table
+from .data.cells import Text
+from .data.design import UNITS
 from .data.dialect import Dialect, stem
 from .data.table import Table
 from .errors import JobError
@@ -307,6 +309,8 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], dialect: Dia
     ]
     here = [incomplete.with_empty(rows, dialect, {}) for rows in read if response in rows.names]
     seen = look_at([Table(rows.source, (response,), {response: rows.columns[response]}, rows.n_rows) for rows in here])
+    if any(isinstance(column := rows.columns[response], Text) and column.marked for rows in here):
+        raise JobError(f"fit: {response!r} {UNITS}")
     if seen.kinds[response] == "text" and any(getattr(rows.columns[response], "ordered", False) for rows in here):
         return "ordinal" if response in seen.several else "bernoulli"
     exposed = seen.kinds[response] == "count" and left.get("offset", "").startswith("log(")  # then whole numbers are counts

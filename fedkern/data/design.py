@@ -75,7 +75,7 @@ class Design:
     units: NDArray[np.int64] | None = None
 
 
-_UNITS = (
+UNITS = (
     "has numbers with a unit or % behind them, or other marks (1,234 or $5), which would be labels: write plain numbers into "
     'the files, or, where they are labels, set kind = "categorical" in [data.columns.NAME]'
 )
@@ -128,7 +128,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
                 continue
             if declared is None and cells.marked:
                 called = name_column(name, table.names, known)
-                refusals.errors.append(OwnFault(f"{begin}: {called} {_UNITS}", f"{begin}: column {name!r} {_UNITS}"))
+                refusals.errors.append(OwnFault(f"{begin}: {called} {UNITS}", f"{begin}: column {name!r} {UNITS}"))
             levels[name] = _levels(cells)
             if declared is None and isinstance(column, Text) and column.mixed:
                 mixed.add(name)

@@ -300,3 +300,10 @@ def test_a_code_for_a_missing_value_beside_a_binary_response_chooses_no_family(c
     wanted = package.fit("z ~ x", rows[3:], by="site")
     means = [found.summary["parameters"]["theta[x]"]["mean"] for found in (result, wanted)]
     assert means[0] == pytest.approx(means[1], abs=0.01)
+
+
+def test_a_response_of_numbers_with_marks_is_no_category() -> None:
+    """Its 90 labels were to be joined."""
+    rows = pd.DataFrame({"x": np.arange(90.0) % 7, "y": [f"{2000 + 7 * k:,}" for k in range(90)], "site": np.arange(90) % 3})
+    with pytest.raises(JobError, match=r"fit: 'y' has numbers with a unit .* write plain numbers into the files"):
+        package.fit("y ~ x", rows, by="site")

@@ -933,7 +933,7 @@ def _causes(config: Config) -> Iterator[str]:
         yield f'data.events: causes have a baseline hazard of each client; set model.family = "cox", not "{config.model.family}"'
     yield from level_keys.faults_of_names("data.events", [*causes, config.levels[0]] if causes else [])
     if len(causes) < 2:
-        yield f"data.events = {causes}: wanted the labels of two causes or more; a single label of an event is data.positive"
+        yield f"data.events = {causes}: wanted the labels of all causes, two or more; of one it is data.positive"
     if data.positive is not None:
         yield f'data.positive = "{data.positive}": the labels of events are data.events; remove it'
     if config.output.restricted_mean is not None:

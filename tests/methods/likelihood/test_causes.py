@@ -202,7 +202,7 @@ def test_a_client_without_one_cause_takes_part_and_a_cause_of_nobody_is_not_esti
 
 
 BAD: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
-    "one cause": ({"data": {"events": ["relapse"]}}, "wanted the labels of two causes or more"),
+    "one cause": ({"data": {"events": ["relapse"]}}, "wanted the labels of all causes"),
     "twice": ({"data": {"events": ["relapse", "death", "relapse"]}}, "'relapse' is there twice"),
     "the label of rows without event": ({"data": {"events": ["relapse", CENSORED]}}, f"'{CENSORED}' is there twice"),
     "positive": ({"data": {"positive": "death"}}, "the labels of events are data.events"),
