@@ -23,7 +23,8 @@ inline void add_up(const Counts& c, Index terms, Index begin, Index end) {
         alignas(64) double u[together], most[together], a[together], b[together], p[together], sum[together], count[together];
         const auto load = [&](Vector<const double> x, double* to) { // beyond the last row zeros, which end at once
             if (x.stride == 1) std::copy_n(x.data + begin, size, to);
-            else for (Index i = 0; i < size; ++i) to[i] = x[begin + i];
+            else
+                for (Index i = 0; i < size; ++i) to[i] = x[begin + i];
             std::fill(to + size, to + together, 0.0);
         };
         load(c.u, u), load(c.most, most), load(c.a, a), load(c.b, b), load(c.first, p);
