@@ -52,8 +52,13 @@ void counts(const py::array& u, const py::array& most, const py::array& first, c
             const py::array& count, const py::array& sum, int n_threads) {
     const Index n = u.size();
     const auto given = [n](const py::array& values, const char* name) { return vector<const double>(values, name, n); };
-    const Counts vectors{given(u, "u"), given(most, "most"), given(first, "first"), given(a, "a"), given(b, "b"),
-                         vector<double>(count, "count", n), vector<double>(sum, "sum", n)};
+    const Counts vectors{given(u, "u"),
+                         given(most, "most"),
+                         given(first, "first"),
+                         given(a, "a"),
+                         given(b, "b"),
+                         vector<double>(count, "count", n),
+                         vector<double>(sum, "sum", n)};
     const py::gil_scoped_release unlocked;
     kernels().rng.counts(vectors, terms, n_threads);
 }
@@ -169,8 +174,8 @@ void bind_rng(py::module_& m) {
           "n_threads"_a);
     m.def("polya_gamma", &binding::polya_gamma, "z"_a.noconvert(), "key"_a, "client"_a, "step"_a, "first_item"_a, "out"_a.noconvert(),
           "n_threads"_a);
-    m.def("counts", &binding::counts, "u"_a.noconvert(), "most"_a.noconvert(), "first"_a.noconvert(), "a"_a.noconvert(),
-          "b"_a.noconvert(), "terms"_a, "count"_a.noconvert(), "sum"_a.noconvert(), "n_threads"_a);
+    m.def("counts", &binding::counts, "u"_a.noconvert(), "most"_a.noconvert(), "first"_a.noconvert(), "a"_a.noconvert(), "b"_a.noconvert(),
+          "terms"_a, "count"_a.noconvert(), "sum"_a.noconvert(), "n_threads"_a);
     m.def("inverse_gaussian", &binding::inverse_gaussian, "mean"_a.noconvert(), "shape"_a.noconvert(), "key"_a, "client"_a, "step"_a,
           "first_item"_a, "out"_a.noconvert(), "n_threads"_a);
 }
