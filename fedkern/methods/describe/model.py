@@ -82,6 +82,8 @@ class DescribeModel(JobModel[OutputSection]):
     time = value(lambda config: config.model.time or "", "The column of survival times; none without.")
     entry = value(lambda config: config.model.entry or "", "The column of times from which on rows are seen; none without.")
 
+    event_column = value(lambda config: config.model.event or "", "The column of events; none without.")
+
     @property
     def event(self) -> str:
         """What an event is, in words; "" without survival times."""

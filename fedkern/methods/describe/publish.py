@@ -244,7 +244,7 @@ def _events(facts: Facts) -> list[Row]:
         for label, group in groups.items():
             counts = tables[table][:, group].sum(axis=1)
             n, missing = counts[:exits].sum(), counts[-1] if (len(counts) - 1,) in told[0] else None
-            row = _row(facts, model.event, client, model.group if label else "", label, n, missing)
+            row = _row(facts, model.event_column, client, model.group if label else "", label, n, missing)
             counted = _counted(counts[:exits], inside, facts.noise_of(client), n)
             found += [row, {**row, "level": model.event_label, **counted}]
     return found
