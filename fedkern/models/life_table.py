@@ -64,8 +64,13 @@ class LogRank(NamedTuple):
 
 
 def curve(counts: Counts, level: float = 0.95) -> Curve:
-    """Returns the curve of told counts."""
-    exposed, events = counts.exposed, counts.events
+    """Returns the curve of told counts.
+
+    It is of those who have no event until the end of the first interval, where nobody is there when that begins: how long the
+    rows that enter in it were there is not told.
+    """
+    nobody = np.logical_and.accumulate(counts.at_risk[:, :-1] == 0, axis=1) & (not counts.exact)
+    exposed, events = counts.exposed, np.where(nobody, 0, counts.events)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(exposed > 0, events / exposed, 0.0)
         survival = np.cumprod(1 - share, axis=1)

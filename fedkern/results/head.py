@@ -39,7 +39,7 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     if joined := summary["encoding"].get("joined"):
         # The levels of an undeclared column that no client keeps have names that their holders alone know.
         known = [name for name, column in data.get("columns", {}).items() if column.get("levels")]
-        others = {name: () if name in known else ("any that no client has in enough rows",) for name in joined}
+        others = {name: () if name in known else ("any that no client keeps",) for name in joined}
         joined_by_column = (f"{name} ({', '.join((*levels, *others[name]))})" for name, levels in joined.items())
         yield f'rare levels are "other (rare)": {"; ".join(joined_by_column)}'
     if priors := _priors(summary, model, data):

@@ -24,6 +24,7 @@ from fedkern.jobs import joining
 from fedkern.methods import load
 from fedkern.models.encoding import Column, Encoding
 from fedkern.transports.inprocess import InProcess
+from support.found import ids
 from support.wires import Wire, ledgers, listed
 
 Frames = dict[str, pd.DataFrame]
@@ -161,7 +162,7 @@ def test_the_posterior_is_that_of_pooled_rows_in_which_the_levels_were_joined(me
             assert abs(sd / other[1] - 1) < 0.1, name
     assert [one["levels"] for one in columns(result)] == ([] if formula else [["clerk", "nurse", "other (rare)"]])
     assert result.summary["encoding"]["joined"] == {"job": ["orderly", "porter"]}
-    assert 'rare levels are "other (rare)": job (orderly, porter, any that no client has in enough rows)' in str(result)
+    assert 'rare levels are "other (rare)": job (orderly, porter, any that no client keeps)' in str(result)
     assert "smith" not in json.dumps(result.summary), "of a level that no client keeps nobody learns the name"
     assert Encoding.from_dict(result.summary["encoding"]).to_dict() == result.summary["encoding"]
 
@@ -200,7 +201,7 @@ def test_a_column_with_an_own_level_of_that_name() -> None:
     data["c"].loc[data["c"].query("job == 'nurse'").index[:2], "job"] = "porter"
     result = fedkern.run(job(), data=data)
     assert result.summary["encoding"]["joined"] == {"job": []}
-    assert 'rare levels are "other (rare)": job (any that no client has in enough rows)' in str(result)
+    assert 'rare levels are "other (rare)": job (any that no client keeps)' in str(result)
 
 
 def test_a_level_called_other_is_not_what_rare_ones_become() -> None:
@@ -208,6 +209,15 @@ def test_a_level_called_other_is_not_what_rare_ones_become() -> None:
     data = {site: rows.replace({"clerk": "other", "orderly": "smith"}) for site, rows in frames().items()}
     levels = columns(fedkern.run(job(), data=data))[0]["levels"]
     assert levels == ["nurse", "other", "other (rare)"]
+
+
+def test_whole_numbers_have_no_other_order_where_rare_ones_have_joined() -> None:
+    """A note said that tables give them orders that do not agree: 2, 10 as numbers, 10, 2 beside a word."""
+    names = {"clerk": 2, "nurse": 10, "orderly": 30, "porter": 31, "smith": 32, "guard": 33}
+    data = {site: rows.assign(job=rows["job"].map(names)) for site, rows in frames().items()}
+    result = fedkern.run(job(formula="y ~ x + factor(job)"), data=data)
+    assert "levels-in-other-orders" not in ids(result)
+    assert result.summary["encoding"]["joined"]
 
 
 def test_numbers_that_are_categories_elsewhere_join_once_the_job_says_so() -> None:

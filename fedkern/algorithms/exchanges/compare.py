@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...finding import Finding, Value
-from ...labels import OTHER
+from ...labels import OTHER, in_order
 from ...models.encoding import Column
 from ...printing import listed
 from . import apart
@@ -243,7 +243,7 @@ def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequ
     """Yields what is odd about a column's levels; `of_clients`: each client's."""
     name, levels = column.name, column.levels or ()
     yield from spelled([column], of_clients)
-    orders = [list(order) for order in of_clients if list(order) != sorted(order)]
+    orders = [list(order) for order in of_clients if list(order) != in_order(order)]
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
     # Clients that share no level with any other, though others have some. A column that names the clients has one at each. What
