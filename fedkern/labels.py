@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["event_of", "find", "in_order", "label", "whole"]
+__all__ = ["by_number", "event_of", "find", "in_order", "label", "whole"]
 
 OTHER = "other (rare)"  # the level that rare ones join
 TRUTHS = {"true": "True", "false": "False"}
@@ -61,6 +61,19 @@ def written(value: float) -> str:
     return str(int(value)) if value.is_integer() else f"{value:.{DIGITS}g}"
 
 
+def by_number(labels: Collection[str]) -> dict[str, str]:
+    """Returns labels by what each is compared as (`label`), where no other is the same.
+
+    Examples
+    --------
+    >>> from fedkern.labels import by_number
+    >>> by_number(["2.0", "250.0", "250.00"])
+    {'2': '2.0'}
+    """
+    compared = [label(known) for known in labels]
+    return {name: known for name, known in zip(compared, labels) if compared.count(name) == 1}
+
+
 def find(text: str, labels: Collection[str]) -> str:
     """Returns that of the labels which a text names: the one that is written so, else the only one that is the same number.
 
@@ -73,8 +86,7 @@ def find(text: str, labels: Collection[str]) -> str:
     if text in labels:
         return text
     wanted = label(text)
-    same = [known for known in labels if label(known) == wanted]
-    return same[0] if len(same) == 1 else wanted
+    return by_number(labels).get(wanted, wanted)
 
 
 def in_order(labels: Iterable[str]) -> list[str]:

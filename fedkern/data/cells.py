@@ -12,15 +12,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..labels import TRUTHS, label
+from ..labels import TRUTHS, by_number, label
 from .dialect import has_decimal_comma, read
 from .plain_text import canonical
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 UNIT = re.compile(r"[+-]?\d*[.,]?\d+ ?([^\d\s.,:;-]\S*)")  # a number, and a unit behind it
-MARKED = re.compile(
-    r"[^\w\[\]]*\d[\d.,'\u2019\s]*[^\w\[\]]*"
-)  # a number, and marks about it: 1,234 or (3.5) or $ 12; no interval
+# A number, and marks about it: 1,234 or (3.5) or $ 12; no interval.
+MARKED = re.compile(r"[^\w\[\]]*\d[\d.,'\u2019\s]*[^\w\[\]]*")
 EPOCH = datetime(1970, 1, 1)
 TRUTH = {"False": 0.0, "True": 1.0}
 PADDED = re.compile(r"0(?<![\d.eE+-]0)\d")  # a number with a zero before it, anywhere in a text; no decimals, and no exponent
@@ -263,14 +262,12 @@ def labels(cells: Cells, known: Collection[str] = ()) -> Text:
         distinct = typed(values.tolist(), values.dtype.itemsize < 8)
         cells = replace(distinct, codes=distinct.codes[codes])
     as_written = cells.texts or _has_words(cells)
-    of_number = [label(level) for level in known]
-    the_same = {level: name for level, name in zip(of_number, known) if of_number.count(level) == 1}
+    the_same = by_number(known)
 
     def named(level: str) -> str:
         if level in known:
             return level
-        compared = label(level, cells.decimal)
-        return the_same.get(compared) or label(level, cells.decimal, text=as_written)
+        return the_same.get(label(level, cells.decimal)) or label(level, cells.decimal, text=as_written)
 
     return written(cells, [named(level) for level in cells.levels])
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.importance.summaries import allowed, told
+from ..arrays import Array
 from ..data.cells import Text, floats, labels, no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
 from ..data.formula import looked_at
@@ -31,8 +31,6 @@ from .measures import MANY, n_values, present
 from .refusals import Broken, Few
 from .requirement import Requirement
 from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to, with_keys
-
-Array = NDArray[np.float64]
 
 JOIN = "join-rare"  # the remedy for rare levels
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..data import fitted
 from ..data.cells import MISSING, MOST_OFF, Cells, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL, column_of, level_numbers
@@ -33,8 +34,6 @@ from ..models.weighing import effective, levered
 from .refusals import Broken
 from .requirement import Requirement
 from .rules import LEVELS
-
-Array = NDArray[np.float64]
 
 NEARLY = 1e-9  # what sums of weights lose
 LEAST_AT_RISK = 5  # rows at the time of an event that counts as one: of two, the term is a function of one difference of rows

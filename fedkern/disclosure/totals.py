@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import Summary
 from ..algorithms.importance.settings import ASKED_OF_ALL
 from ..algorithms.importance.summaries import CELLS_OF_ALL, CELLS_OF_ONE, told
+from ..arrays import Array
 from ..data.cells import Text, floats, labels
 from ..data.design import LEAST_OF_LEVEL
 from ..data.faults import who
@@ -35,7 +35,6 @@ from .few import coefficients
 from .look import Look, causes, codes_of, covered_events, groups_of, weights
 from .requirement import Requirement
 
-Array = NDArray[np.float64]
 LAX = (
     "some holder takes jobs that differ by little from an earlier one: a second job, subtracted, would tell them; have each "
     'policy say differencing = "refuse"'

@@ -22,7 +22,7 @@ from ..disclosure.requirement import Fit, Requirement
 from ..disclosure.rules import LEVELS, OPEN_JOBS, Level, Rules, with_keys
 from ..finding import Finding
 from ..kernels.families import NOMINAL
-from ..labels import label
+from ..labels import OTHER, label
 from ..privacy.accountant import LARGEST_EPSILON, Unit
 from ..results.plain import plain
 from ..sections import Section as Section
@@ -340,7 +340,7 @@ class DisclosureSection(Section):
     rare: Literal["refuse", "join"] | None = key(
         None,
         help="levels of a covariate that fewer than rows_per_value rows of a client have: refused, or they become "
-        '"other (rare)" at all clients, at level "none" by the number of "standard". Default: they join at "standard" '
+        f'"{OTHER}" at all clients, at level "none" by the number of "standard". Default: they join at "standard" '
         "without secure sums, where a level is left beside them",
     )
     small: Literal["refuse", "leave-out"] | None = key(
@@ -523,12 +523,12 @@ class JobConfig(Section):
 
     @property
     def can_join_levels(self) -> bool:
-        """Whether rare levels of covariates may become "other (rare)" in such a job."""
+        """Whether rare levels of covariates may become `OTHER` in such a job."""
         return False
 
     @property
     def joins_levels(self) -> bool:
-        """Whether rare levels of covariates become "other (rare)": where the job says so, and by default at level "standard".
+        """Whether rare levels of covariates become `OTHER`: where the job says so, and by default at level "standard".
 
         With secure sums a level that is rare at one client may be in enough rows of all together.
         """

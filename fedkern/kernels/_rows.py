@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from . import rng
 
 
@@ -29,8 +30,6 @@ def special(name: str) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(import_module("scipy.special"), name)
     return function
 
-
-Vector = NDArray[np.float64]
 
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 FAR = 1e100  # of a draw, in standard deviations: squares are then numbers, however heavy a tail is

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Indices, Vector
 from ..kernels import survival as kernels
 from . import survival
 from .expfam import unpacked
@@ -24,9 +24,6 @@ from .mixed.effects import Effects, summarised
 from .mixed.joint import Factor, Given, Together
 from .mixed.layout import Layout
 from .own import differences
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

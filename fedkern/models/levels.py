@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
+from ..arrays import Indices, Vector
 from ..kernels import multinomial as kernels
 from ..kernels.families import QUANTILES
 from .encoding import INTERCEPT, Encoding
@@ -25,9 +25,6 @@ from .mixed.layout import Layout, Named, Prior, Shape
 from .mixed.marginal import Contrast, Moved, Slope, in_place, over_effects, predictor_over_effects, with_columns
 from .mixed.marginal import of_variance as changes_of_variance
 from .mixed.rows import Rows as EffectRows
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 GAP_SD = 1.5  # of the logarithm of a gap between thresholds
 HALF = 0.5  # of a row, which stands for a level that nobody has

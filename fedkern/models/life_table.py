@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtri
 
-Floats = NDArray[np.float64]
+from ..arrays import Floats
+
 Ints = NDArray[np.int64]
 COVERED = 0.9  # of all events: a log-rank test of fewer is another test
 

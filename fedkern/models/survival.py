@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.special import gammaincinv
 
+from ..arrays import Indices, Vector
 from ..kernels import survival as kernels
 from .expfam import unpacked
 from .mixed.layout import Layout
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 BLOCK = 4_000_000  # numbers of rows and draws at once
 

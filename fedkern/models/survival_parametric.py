@@ -25,8 +25,8 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Indices, Vector
 from ..kernels import _declared as by_jets
 from ..kernels import mixed as kernels
 from ..kernels._jets import variables
@@ -37,9 +37,6 @@ from .mixed.joint import OfAll
 from .mixed.layout import SHAPES, START_OF_LEARNT, Elsewhere, Layout, Named, Shape
 from .mixed.learnt import Learnt
 from .mixed.quadrature import even
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 WALK = Shape("log walk sd", "walk sd", np.exp, Named.of("half-normal"), start=START_OF_LEARNT, of_prior=True)
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ..arrays import Array
 from . import psis
-
-Array = NDArray[np.float64]
 
 # k-hat and effective draws with which a posterior without a client is known: stricter than for the whole one, for which draws are
 # made. With worse ones standard deviations of the intercept and of clients' effects were often 6 to 10 % too small.

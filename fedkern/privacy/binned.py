@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from ..arrays import Floats
 from ..models.life_table import Counts
 
-Floats = NDArray[np.float64]
 _STEP = 1e-30  # of a derivative in the direction of i, which loses no digit
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..kernels.families import ACCELERATED, FAMILIES, HAZARDS, NOMINAL
+from ..labels import OTHER
 from ..models.encoding import Encoding
 from ..models.formula_effects import coefficients_of_effects
 from ..models.mixed.grouping import groupings
@@ -41,7 +42,7 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
         known = [name for name, column in data.get("columns", {}).items() if column.get("levels")]
         others = {name: () if name in known else ("any that no client keeps",) for name in joined}
         joined_by_column = (f"{name} ({', '.join((*levels, *others[name]))})" for name, levels in joined.items())
-        yield f'rare levels are "other (rare)": {"; ".join(joined_by_column)}'
+        yield f'rare levels are "{OTHER}": {"; ".join(joined_by_column)}'
     if priors := _priors(summary, model, data):
         yield f"priors: {priors}"
     if summary["privacy"]:

@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from ..arrays import Array
 from ..finding import Finding
-
-Array = NDArray[np.float64]
 
 ALPHA = 0.01
 SAID = 0.001  # of all that a note looks at: slopes together, the intercept, and each slope

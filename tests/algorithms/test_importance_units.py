@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import Message
@@ -23,12 +22,11 @@ from fedkern.algorithms.importance.settings import (
     power,
     told,
 )
+from fedkern.arrays import Array
 from fedkern.models.expfam import unpacked
 from fedkern.models.mixed import Layout, Prior, Rows
 from support import chosen
 from support.rounded_jobs import drawn, played
-
-Array = NDArray[np.float64]
 
 
 def federation(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 from scipy.stats import multivariate_normal
 
+from fedkern.arrays import Vector
 from fedkern.errors import OwnFault
 from fedkern.methods.likelihood.keys import RandomSection
 from fedkern.methods.likelihood.rows import Held, check_size
@@ -20,7 +21,6 @@ from fedkern.models.mixed.joint import Blocks, Joint, OfAll, parts_of
 from fedkern.models.mixed.layout import Effect
 from fedkern.models.own import differences
 
-Vector = NDArray[np.float64]
 REGIONS, WARDS, EACH = 3, 4, 5
 
 

@@ -21,6 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array, vstack
 
 from fedkern.algorithms.exchanges.described import AskCells, AskParts, AskSums
+from fedkern.arrays import Array
 from fedkern.disclosure import curves
 from fedkern.disclosure.measures import MANY, OF_AN_ERROR, step
 from fedkern.disclosure.rules import NEAR_ROWS, Rules
@@ -33,7 +34,6 @@ from fedkern.methods.describe.rows import Rows
 from fedkern.models import encoding
 from fedkern.privacy.sketch import Sketch
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 BY, CURVE = "by", "curve"

@@ -20,8 +20,8 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from typing import Protocol as Shape
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...finding import Finding
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
@@ -45,7 +45,6 @@ from .rounds import needed
 
 S = TypeVar("S")
 C = TypeVar("C")
-Array = NDArray[np.float64]
 
 ALL = "all clients together"  # the name of the one client that the server's machine has
 ENDED = (

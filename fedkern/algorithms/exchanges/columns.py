@@ -347,13 +347,17 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
 
 def _check_numbers(state: Client, agreed: Encoding) -> None:
     """Refuses a column of numbers of which one is two labels at other clients: here nobody can tell which."""
-    who = f"client {state.name!r}: " if state.name else ""
     for column in agreed.columns:
         held = {*state.summary.levels.get(column.name, ())} if column.name in state.summary.numbers else set[str]()
         if same := next((same for same in spellings(column.levels or ()) if held.intersection(same)), None):
             what = f"its cells are numbers here, and at other clients {' and '.join(same)} are two labels; declare its levels"
-            known = name_openly(column.name, state.summary.names, state.spec)
-            raise OwnFault(f"{who}{known}: {what}", f"{who}column {column.name!r}: {what}")
+            raise _fault_of(state, column.name, what)
+
+
+def _fault_of(state: Client, name: str, what: str) -> OwnFault:
+    """Returns the fault of one of a client's columns, whose name others read where the job file has it."""
+    who = f"client {state.name!r}: " if state.name else ""
+    return OwnFault(f"{who}{name_openly(name, state.summary.names, state.spec)}: {what}", f"{who}column {name!r}: {what}")
 
 
 def _compare_texts(
@@ -437,9 +441,7 @@ def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
     names = state.summary.names
     for j in np.flatnonzero(~np.isfinite(sums)):
         name = [name for name, kind in zip(names, state.summary.kinds) if kind == "numeric"][j]
-        what = "its values are too large to be summed; give them in another unit"
-        who = f"client {state.name!r}: " if state.name else ""
-        raise OwnFault(f"{who}{name_openly(name, names, state.spec)}: {what}", f"{who}column {name!r}: {what}")
+        raise _fault_of(state, name, "its values are too large to be summed; give them in another unit")
     values: list[float] = sums.tolist()
     return values
 

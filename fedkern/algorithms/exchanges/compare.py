@@ -18,14 +18,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...finding import Finding, Value
 from ...labels import OTHER, in_order
 from ...models.encoding import Column
 from ...printing import listed
 from . import apart
 from .apart import Apart
-
-Array = NDArray[np.float64]
 
 SHOWN = 10  # rows of a client whose mean and standard deviation stand in the table
 LARGEST_CODE = 10  # of a column with two neighbouring whole numbers

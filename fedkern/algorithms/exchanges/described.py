@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ..core import tells
 from ..core.exchange import MOST_ROWS, Added, Answer, Ask, Conditions, small
 
-Array = NDArray[np.float64]
 NEEDED = "its counts had not come; start the job again"
 LARGEST = 1e30  # of a sum of squares
 

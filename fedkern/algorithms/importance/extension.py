@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...models.expfam import packed, unpacked
 from ...models.weighted import Weighted
 from ..core.kept import PersistentSet
@@ -38,8 +38,6 @@ from .draws import (
     weighted,
 )
 from .settings import LOST, AskValues, Settings, Values, shortened
-
-Array = NDArray[np.float64]
 
 K_HAT = 0.5  # up to which weights of a few thousand points have a variance
 OFF = 0.05  # posterior sds by which means and sds may be off, as far as the scatter between nets tells

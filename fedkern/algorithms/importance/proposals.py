@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import chdtri, gammaln, logsumexp, ndtri
 
+from ...arrays import Array
 from ..core.box import Box
 from ..core.messages import evolve
 from ..core.nets import NETS, sobol
@@ -32,8 +33,6 @@ from .newton import Ends
 # of t (an effect is tau u with u symmetric), and so is the posterior. With a column of a triangular factor T its entries below
 # the diagonal change their signs with t. So z has the column of T itself, and draws are folded to t > 0 (see `proposals`).
 
-
-Array = NDArray[np.float64]
 
 SMALL = 1e-3  # of its unit: a smaller t has the derivatives that an even function has there, for those in log t are rounded away
 FEW_COORDINATES = 6  # coordinates, of which all may have heavy tails where nothing is said of them

@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...arrays import Array
 from ...privacy.masks import WIDE
 from ..core import tells
 from ..core.box import Box
@@ -246,8 +247,6 @@ SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedVal
 # same answer; no key sets it, and of what a server sends but the number of one of the job's priors. Source:
 # docs/spec/likelihood.md, section 6.
 
-
-Array = NDArray[np.float64]
 
 OF_VALUES = 0.05  # nats of all clients' sum, on the way to the mode
 OF_DRAWS = 2.0  # times as much at draws: of five rows that have a level an eighth is determined, and sds change by 2 % at most

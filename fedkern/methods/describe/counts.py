@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.described import AskCells, AskParts, AskSums, Cells, FewValues, Moments, OwnParts
+from ...arrays import Array
 from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
@@ -18,7 +19,6 @@ from ...jobs.holding import told as kept
 from .model import TIMES, Both, Counted, DescribeModel, Told
 from .rows import Rows
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

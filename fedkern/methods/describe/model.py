@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...disclosure import cells
 from ...disclosure.cells import Parts
 from ...disclosure.measures import MANY
@@ -29,7 +30,6 @@ from .rows import event_label
 
 value = Values[Config]()
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BINS = {"apart": 25, "here": 1024, "private": 8}  # cells of a column of numbers: apart, in one process, and where they have noise

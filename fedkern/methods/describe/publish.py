@@ -10,9 +10,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.described import Moments
+from ...arrays import Array
 from ...disclosure import curves, measures
 from ...disclosure.cells import Parts
 from ...finding import Finding
@@ -27,7 +27,6 @@ from ...results.stored import Stored
 from ...results.verdict import Verdict, not_judged
 from .model import FEW, TIMES, Agreed, Both, Counted, DescribeModel, Told
 
-Array = NDArray[np.float64]
 Row = dict[str, Any]
 Sums = tuple[float, float, float]
 LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where parties are apart

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...data.cells import Text, as_days, labels
 from ...data.faults import Marks, name_column, who
 from ...data.reading import categories, hot, read_numbers
@@ -20,7 +21,6 @@ from ...labels import OTHER, event_of, find, label
 from ...models.encoding import Column, Encoding, Spec
 from .keys import Config
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

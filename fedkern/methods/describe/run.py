@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.exchange import Answer, Ask
@@ -37,7 +36,6 @@ from .keys import Config
 from .model import Agreed, DescribeModel
 from .rows import Rows
 
-Array = NDArray[np.float64]
 A = TypeVar("A", bound=Answer)
 Clients = Mapping[int, Client]
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.importance.draws import ENDLESS, FARTHER, RIGHT, Found
 from ...algorithms.importance.newton import PULL
+from ...arrays import Array
 from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
@@ -26,7 +26,6 @@ from ...results.other_way import REWRITE, Reversed
 from .model import Model
 from .named_priors import by_name, key_of
 
-Array = NDArray[np.float64]
 Row = dict[str, object]  # of a table
 
 CONFLICT = "prior and rows say different things"

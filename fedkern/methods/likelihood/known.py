@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...jobs import own_posterior
 from ...jobs.files import RunFolder
 from ...kernels.families import one_trial
@@ -26,9 +27,6 @@ from ...results.weighted import WeightedDraws
 from .level_predictive import predictive_of
 from .model import Model
 from .predictive import BLOCK, Foreseen, Predictive, blocks
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 NAME = "effects.bin"
 MAGIC = b"fedkern effects 1\n"

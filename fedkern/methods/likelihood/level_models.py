@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges import level_sums
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...disclosure import look
 from ...jobs.stage import Stage
 from ...models import levels
@@ -22,8 +22,6 @@ from ...models.mixed import Layout, Prior
 from ...models.mixed.layout import Shape
 from .model import TOLD, Model
 from .rows import Held
-
-Array = NDArray[np.float64]
 
 OF_TOLD = 2  # draws that were told, of which one is taken where responses are levels
 

@@ -18,6 +18,7 @@ from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.sums import LifetimeSums
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
@@ -36,8 +37,6 @@ from .own import OF_GROUPS, Own, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
 from .time_models import LifetimeModel, Lived
 from .times import middle
-
-Array = NDArray[np.float64]
 
 DRAWS = 50  # over which a row's predictive distribution is averaged
 OFF, SURE = 0.15, 4.0  # logarithm of a shape, and its standard errors, from which on a constant hazard is no model of the times

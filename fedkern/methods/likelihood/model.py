@@ -32,6 +32,7 @@ from ...algorithms.importance.settings import (
     net_of,
 )
 from ...algorithms.importance.summaries import told
+from ...arrays import Array
 from ...data.design import Design
 from ...data.table import Table
 from ...disclosure import describe as described
@@ -81,8 +82,6 @@ from .named_priors import Named
 from .own_keys import PriorSection
 from .rows import Held, check_size, check_slopes, sort_by_group
 from .scales import Scale
-
-Array = NDArray[np.float64]
 
 TOLD = 200  # draws with which clients know their own effects
 LOOKED = 256  # draws at which the quadrature is looked at before chains begin

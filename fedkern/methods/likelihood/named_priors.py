@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...kernels.families import Family
 from ...models import levels
@@ -30,7 +30,6 @@ from ...results.gaussian import label
 from .keys import HELD
 from .own_keys import PriorSection
 
-Array = NDArray[np.float64]
 Row = tuple[Array, Block]  # of coefficients, and the prior of their sum
 
 MOST = 12  # names that are told

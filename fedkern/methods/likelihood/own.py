@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import levels
@@ -24,8 +25,6 @@ from . import known
 from .keys import Config
 from .model import Model
 from .rows import Held
-
-Array = NDArray[np.float64]
 
 OF_CLIENT, OF_GROUPS = range(2)  # effects that a client draws
 

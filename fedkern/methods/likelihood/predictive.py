@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ...arrays import Array
 from ...data.design import Design
 from ...kernels import rng
 from ...kernels.families import FAMILIES
@@ -30,7 +30,6 @@ from ...models.reference import with_references
 from ...results.prediction import anew
 from ...results.released import Group
 
-Array = NDArray[np.float64]
 MOST_DRAWS = 1000  # over which rows are averaged
 NODES = 21  # effects of a new group and a new client at once
 MOST_NODES, NEAR = 2000, 1e-5  # such effects in all; of means and log-densities, between a step and its half

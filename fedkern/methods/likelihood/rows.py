@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.compare import one_but_for, spellings
+from ...arrays import Array
 from ...data.cells import labels
 from ...data.design import LEAST_OF_LEVEL, Design, column_of, with_event
 from ...data.faults import HINT, LEFT_OUT, Refusals, who
@@ -37,8 +38,6 @@ from .keys import Config, RandomSection
 from .parts import check_parts
 from .pieces import LEAST, check_pieces
 from .times import Columns, check_between, read_times
-
-Array = NDArray[np.float64]
 
 MOST = 8  # labels that a fault lists
 OF_EACH_ROW = ("poisson", "binomial")  # families that a group of each row, of one row or one number of trials, makes vary more

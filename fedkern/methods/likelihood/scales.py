@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...jobs.formula import reading
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.layout import PRIOR_SD, SD, SHAPES, Named, Shape
 from ...printing import listed
-
-Array = NDArray[np.float64]
 
 MOST = 8  # terms that are named
 FAMILIES = ("gaussian", "student")

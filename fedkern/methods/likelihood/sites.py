@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.exchanges.answers import SiteMode
+from ...arrays import Array
 from ...finding import Finding
 from ...jobs.run import Run
 from ...models import frailty, levels, survival
@@ -29,8 +29,6 @@ from .model import Model
 from .publish import Checked
 from .sampled_model import SampledModel
 from .stages import stages_of_sites
-
-Array = NDArray[np.float64]
 
 
 class Alone(NamedTuple):

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core import once
@@ -22,6 +21,7 @@ from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.sums import AskPearson, PearsonSums, SurvivalSums
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
@@ -36,8 +36,6 @@ from .own import OF_GROUPS, draw_secret_key, key_of_effects, of_kind
 from .publish import Checked, join
 from .time_models import CoxModel
 from .times import Timed
-
-Array = NDArray[np.float64]
 
 NAIVE = (
     "intervals are of the likelihood of rows that count by column {!r}: where weights are no counts (data.weight_kind), R's "

@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges import level, odd_response
 from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.sums import LifetimeSums, PearsonSums, SurvivalSums
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...data.design import Design
 from ...data.table import Table
 from ...disclosure.look import LEAST_AT_RISK
@@ -38,8 +38,6 @@ from .patient import Patient, notes_of, patient_of
 from .rows import Held, check_number, codes_of, sort_by_group, times_of
 from .time_units import of_client, of_rates
 from .times import Columns, Timed, describe_times, exposure, read_timed_rows
-
-Array = NDArray[np.float64]
 
 NO_EVENT = (
     "rows say nothing, for no client has an event while others are at risk, and the posterior is the prior: look at column {!r}, "

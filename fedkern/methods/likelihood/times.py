@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data.design import Design, read_numbers
 from ...data.faults import Marks, who
 from ...data.reading import NAMED
@@ -31,8 +32,6 @@ NO_TIME = (
 )
 YEAR_1 = 719_163.0  # days from then to 1970, where dates are counted from: among dates only differences have a meaning
 BETWEEN = 10  # events between two times at which a cumulative hazard is told
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class Columns(NamedTuple):

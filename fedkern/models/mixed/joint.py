@@ -18,10 +18,10 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 from scipy.special import ndtri
 
+from ...arrays import Indices, Vector
 from ...kernels.families import FAMILIES, HAZARDS
 from ..own import differences
 from .conditional import density, effect_variance, predictor, slopes
@@ -29,9 +29,6 @@ from .grouping import MOST_NESTED
 from .layout import DRAWS, MOST_DRAWS, Layout, Level
 from .quadrature import log_sum
 from .rows import Rows
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 MOST_EFFECTS = 1500  # numbers of effects whose matrix of second derivatives is dense
 STEPS, HALVINGS, NEAR = 100, 40, 1e-7  # of the search for a mode

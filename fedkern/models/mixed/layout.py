@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ...arrays import Vector
 from ...kernels.families import FAMILIES as RECORDS
 from ...kernels.families import HALF_LOG_TAU, HAZARDS, NOMINAL
 from ..encoding import INTERCEPT
@@ -25,7 +26,6 @@ from ..own.priors import POSITIVE, Block, Densities, Kind, block_of
 #
 # Source: docs/spec/likelihood.md, section 3.
 
-Vector = NDArray[np.float64]
 
 LEAST = 1e-12  # of phi^2: beyond it a count is Poisson
 START_OF_LEARNT = math.log(0.5)  # of the logarithm of a prior's scale, at which the mode of the rest is looked for

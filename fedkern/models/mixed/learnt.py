@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels.families import HALF_LOG_TAU
 from .layout import Layout, Prior
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels import _rows as of
 from ...kernels.families import FAMILIES
 from .conditional import MOST, density, pieces, predictor
 from .rows import Rows
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -137,14 +137,26 @@ def test_curves_are_those_of_pooled_rows(transplants: Columns, late: bool) -> No
     assert lines["dead = 1, n (%)"] == f"{n:,.0f} ({100 * share:.1f})"
 
 
+def followed(since: Any, mean: float, dying: float, random: np.random.Generator) -> Columns:
+    """Rows that enter at times, and are followed for exponential ones; such a share of them dies then."""
+    n = len(since)
+    days = (since + 0.1 + random.exponential(mean, n)).round(1)
+    return {"since": since, "days": days, "dead": (random.random(n) < dying).astype(float), "x": random.normal(size=n)}
+
+
+def entering(columns: Columns) -> tuple[Any, list[dict[str, Any]], Any]:
+    """The description of rows that enter late at clients apart, its curve of all, and that of the pooled rows."""
+    result = fedkern.describe(dealt(columns), time="days", event="dead", entry="since", disclosure=APART)
+    rows = [row for row in result.summary["describe"]["survival"] if not row["client"]]
+    return result, rows, SurvfuncRight(columns["days"], columns["dead"], entry=columns["since"])
+
+
 def test_late_rows_apart_are_at_risk_once_they_have_entered() -> None:
     random, n = np.random.default_rng(18), 3000
     since = np.where(random.random(n) < 0.5, 0.0, random.uniform(0, 60, n)).round(1)
-    days = (since + 0.1 + random.exponential(40, n)).round(1)
-    columns = {"since": since, "days": days, "dead": (random.random(n) < 0.7).astype(float), "x": random.normal(size=n)}
-    result = fedkern.describe(dealt(columns), time="days", event="dead", entry="since", disclosure=APART)
-    rows = [row for row in result.summary["describe"]["survival"] if not row["client"]]
-    right = SurvfuncRight(days, columns["dead"], entry=since)
+    columns = followed(since, 40, 0.7, random)
+    days = columns["days"]
+    result, rows, right = entering(columns)
     assert len(rows) > 5
     for row in rows:
         assert abs(row["survival"] - np.interp(row["time"], right.surv_times, right.surv_prob)) < 0.03
@@ -157,13 +169,8 @@ def test_late_rows_apart_are_at_risk_once_they_have_entered() -> None:
 
 def test_a_curve_of_ages_is_of_those_without_an_event_until_its_first_end() -> None:
     """A factor of its first interval, in which nobody is there from the beginning, stayed in all of it: .44 for R's .57."""
-    random, n = np.random.default_rng(4), 1500
-    age = 50 + random.gamma(4, 5, n).round(1)
-    until = (age + 0.1 + random.exponential(12, n)).round(1)
-    columns = {"age": age, "until": until, "dead": (random.random(n) < 0.6).astype(float), "x": random.normal(size=n)}
-    result = fedkern.describe(dealt(columns), time="until", event="dead", entry="age", disclosure=APART)
-    rows = [row for row in result.summary["describe"]["survival"] if not row["client"]]
-    right = SurvfuncRight(until, columns["dead"], entry=age)
+    random = np.random.default_rng(4)
+    _, rows, right = entering(followed(50 + random.gamma(4, 5, 1500).round(1), 12, 0.6, random))
     assert len(rows) > 3
     assert rows[0]["survival"] == 1
     at_ends = np.interp([row["time"] for row in rows], right.surv_times, right.surv_prob)
